@@ -47,19 +47,6 @@ from em.values.leaves import is_informative, leaves
 _NOTHING = object()
 
 
-class Healed(msgspec.Struct, frozen=True, kw_only=True):
-    """A routine with the fixes of a run written into it.
-
-    refused: the fixes that can't become part of the routine, each with the reason.
-    calls: those of the run, as the healed routine makes them.
-    """
-
-    routine: Routine
-    changed: Sequence[str]
-    refused: Sequence[str]
-    calls: Sequence[Call] = ()
-
-
 class Healing(msgspec.Struct, frozen=True, kw_only=True):
     """The change that healing a run makes, or would make.
 
@@ -73,38 +60,6 @@ class Healing(msgspec.Struct, frozen=True, kw_only=True):
     new: str = ""
 
 
-def healing_of(
-    routine: Routine, files: Mapping[str, str], past: PastRun
-) -> tuple[Healing, dict[str, str]]:
-    """What the fixes of a run change in its package, and the files of the new version."""
-    healed = heal(routine, past)
-    new = dict(files)
-    if healed.changed:
-        new[ROUTINE] = text_of(healed.routine, files[ROUTINE])
-        new["input.json"] = as_json(past.input)
-        new["expected_output.json"] = as_json(past.output)
-        # What the trace said about its outcome, and what the agent used, stay.
-        recorded = _object(files.get(RECORDING, ""))
-        run = Recorded(name=past.run_id, inputs=past.input, calls=healed.calls, output=past.output)
-        new[RECORDING] = as_json({**recorded, "recordings": [recorded_json(run)]})
-    lines = difflib.unified_diff(
-        files[ROUTINE].splitlines(keepends=True),
-        new[ROUTINE].splitlines(keepends=True),
-        ROUTINE,
-        ROUTINE,
-    )
-    patch = "".join(lines)
-    return Healing(changed=healed.changed, refused=healed.refused, patch=patch), new
-
-
-def _object(text: str) -> Json:
-    """Read a JSON object that a person may have edited; empty if it is none."""
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        return {}
-
-
 def heal_run(store: Store, run_id: str, *, dry_run: bool = False) -> Healing:
     """Write the fixes that a run needed into its routine, stored as a new version.
 
@@ -115,7 +70,20 @@ def heal_run(store: Store, run_id: str, *, dry_run: bool = False) -> Healing:
     with package_of(store, past) as package:
         package.check_unchanged(past.routine_hash)
         old = files_in(package.folder)
-        healing, new = healing_of(package.routine, old, past)
+        routine = package.routine
+    if not any(done.fix for done in past.steps):
+        raise RoutineError("no step of this run was fixed", place=f"run {past.run_id}")
+    if past.status != "ok":
+        raise RoutineError(
+            f"the run must have succeeded to be healed, but it ended as {past.status}",
+            place=f"run {past.run_id}",
+            fix="resume the run, or heal one that succeeded",
+        )
+    healer = _Healer(routine, past)
+    new = _files(healer.heal(), old, past) if healer.changed else dict(old)
+    was, now = (files[ROUTINE].splitlines(keepends=True) for files in (old, new))
+    patch = "".join(difflib.unified_diff(was, now, ROUTINE, ROUTINE))
+    healing = Healing(changed=healer.changed, refused=healer.refused, patch=patch)
     if dry_run or not healing.changed:
         return healing
     before = past.stored or keep_routine(store, old).ref
@@ -131,38 +99,38 @@ def heal_run(store: Store, run_id: str, *, dry_run: bool = False) -> Healing:
     return msgspec.structs.replace(healing, old=before, new=after)
 
 
-def heal(routine: Routine, past: PastRun) -> Healed:
-    """Write the fixes of a run into its routine, and prove the result by replaying the run."""
-    if not any(done.fix for done in past.steps):
-        raise RoutineError("no step of this run was fixed", place=f"run {past.run_id}")
-    if past.status != "ok":
-        raise RoutineError(
-            f"the run must have succeeded to be healed, but it ended as {past.status}",
-            place=f"run {past.run_id}",
-            fix="resume the run, or heal one that succeeded",
-        )
-    healer = _Healer(routine, past)
-    healed = healer.heal()
-    if not healed.changed:
-        return healed
-    return msgspec.structs.replace(healed, calls=_replay(healed.routine, past))
+def _files(routine: Routine, old: Mapping[str, str], past: PastRun) -> dict[str, str]:
+    """Return the files of a healed routine, once the replay of the run has proved it."""
+    calls = _replay(routine, past)
+    run = Recorded(name=past.run_id, inputs=past.input, calls=calls, output=past.output)
+    try:
+        recorded = msgspec.json.decode(old.get(RECORDING, ""), type=dict[str, Any])
+    except msgspec.MsgspecError:  # a person may have edited it
+        recorded = {}
+    return {
+        **old,
+        ROUTINE: text_of(routine, old[ROUTINE]),
+        "input.json": as_json(past.input),
+        "expected_output.json": as_json(past.output),
+        # What the trace said about its outcome, and what the agent used, stay.
+        RECORDING: as_json({**recorded, "recordings": [recorded_json(run)]}),
+    }
 
 
 class _Healer:
+    """Writes fixes into the steps. refused: those that can't become part of them, with reasons."""
+
     def __init__(self, routine: Routine, past: PastRun) -> None:
         self._routine, self._past = routine, past
-        self._changed: list[str] = []
-        self._refused: list[str] = []
+        self.changed: list[str] = []
+        self.refused: list[str] = []
         # What the steps before have saved.
         self._scope: Json = dict(Program(routine).by_names(past.input))
+        self._steps = [*self._mended_all(routine.steps)]
 
-    def heal(self) -> Healed:
-        steps = [*self._mended_all(self._routine.steps)]
-        return Healed(
-            routine=msgspec.structs.replace(self._routine, steps=steps),
-            changed=self._changed,
-            refused=self._refused,
-        )
+    def heal(self) -> Routine:
+        """Return the routine with the fixes."""
+        return msgspec.structs.replace(self._routine, steps=self._steps)
 
     def _mended_all(self, steps: Sequence[Step]) -> Iterator[Step]:
         for step in steps:
@@ -190,15 +158,15 @@ class _Healer:
         if not fixed or not isinstance(step, ToolStep | UdfStep):
             return [step]
         if len(fixed) < len(own):
-            self._refused.append(f"step {step.id}: only some items needed a fix")
+            self.refused.append(f"step {step.id}: only some items needed a fix")
             return [step]
         made = [self._one(step, done) for done in fixed]
         if len({canonical(one)[0] for one in made}) > 1:
-            self._refused.append(f"step {step.id}: the items needed different fixes")
+            self.refused.append(f"step {step.id}: the items needed different fixes")
             return [step]
         healed = made[0]
         if not identical(healed[-1], step):
-            self._changed.append(_described(step, healed[-1]))
+            self.changed.append(_described(step, healed[-1]))
         return healed
 
     def _one(self, step: ToolStep | UdfStep, done: PastStep) -> list[Step]:
@@ -212,8 +180,8 @@ class _Healer:
             args = {key: source.of((key,), value) for key, value in fix["args"].items()}
         except _Unexplained as error:
             refusal = f"step {step.id}{error}"
-            if refusal not in self._refused:
-                self._refused.append(refusal)
+            if refusal not in self.refused:
+                self.refused.append(refusal)
             return [step]
         asserts = [
             AssertStep(id=f"{step.id}_agrees_{number}", check=check)

@@ -6,6 +6,7 @@ somebody accepts it (`em routine accept KEY`). A proposal is forgotten with its 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -93,16 +94,10 @@ def propose(store: Store, suggestions: Sequence[Suggestion]) -> list[Proposal]:
         if _is_there(store, matcher, traces[-1].trace):
             continue
         assert one.proof is not None
-        proposal = Proposal(
-            key=key,
-            goal=one.goal,
-            effects=[*one.effects],
-            traces=[*one.sample],
-            count=one.count,
-            proof=one.proof["summary"],
-            waits=one.waits,
-            from_events=[kept.event_ids[0] for kept in traces],
+        proposal = _proposal(
+            key, traces, traces, one.proof["summary"], effects=[*one.effects], waits=one.waits
         )
+        proposal = msgspec.structs.replace(proposal, goal=one.goal, count=one.count)
         if key not in known or set(known[key].traces) != set(one.sample):
             made.append(proposal)
     _store_proposals(store, made)
@@ -147,17 +142,10 @@ def propose_grown(store: Store, grown: Growth) -> None:
     elif grown.added and not grown.new:
         known, _ = made_of(store, find_routine(store, grown.old))
         traces = get_traces(store, [*known, *grown.added])
-        proposal = Proposal(
-            key=digest([grown.old], ["again"])[:KEY_LENGTH],
-            goal=traces[-1].trace.mission.goal,
-            effects=[],
-            traces=[kept.id for kept in traces],
-            count=len(grown.added),
-            proof=grown.why_not,
-            from_events=[kept.event_ids[0] for kept in traces if kept.id in grown.added],
-            routine=grown.old,
-        )
-        _store_proposals(store, [proposal])
+        key = digest([grown.old], ["again"])[:KEY_LENGTH]
+        added = [kept for kept in traces if kept.id in grown.added]
+        proposal = _proposal(key, traces, added, grown.why_not, routine=grown.old)
+        _store_proposals(store, [msgspec.structs.replace(proposal, count=len(added))])
 
 
 def _propose_version(
@@ -169,17 +157,23 @@ def _propose_version(
     waits: str,
 ) -> None:
     """Tell of a stored version that waits for a person. added: the traces that are new in it."""
-    proposal = Proposal(
-        key=ref,
+    new = [kept for kept in traces if kept.id in added]
+    _store_proposals(store, [_proposal(ref, traces, new, proof, waits=waits)])
+
+
+def _proposal(
+    key: str, traces: Sequence[KeptTrace], added: Sequence[KeptTrace], proof: str, **more: Any
+) -> Proposal:
+    """Return a proposal of traces. added: those that were not learnt from before."""
+    return Proposal(
+        key=key,
         goal=traces[-1].trace.mission.goal,
-        effects=[],
         traces=[kept.id for kept in traces],
         count=len(traces),
         proof=proof,
-        waits=waits,
-        from_events=[kept.event_ids[0] for kept in traces if kept.id in added],
+        from_events=[kept.event_ids[0] for kept in added],
+        **{"effects": [], **more},
     )
-    _store_proposals(store, [proposal])
 
 
 def key_of(one: Suggestion) -> str:
@@ -301,29 +295,22 @@ def groups(store: Store) -> Json:
     proven = open_proposals(store)
     found = suggest(store, allow_unlabelled=True, limit=MOST_GROUPS)
     known = {one.key for one in proven}
-    shown: list[Json] = [
-        {
-            "group": one.key,
-            "task": one.goal,
-            "count": one.count,
-            "proof": one.proof,
-            **({"next_version_of": one.routine} if one.routine else {}),
-        }
+    shown = [
+        _shown(one.key, one, one.proof) | ({"next_version_of": one.routine} if one.routine else {})
         for one in proven
         if "@" not in one.key
     ]
     shown += [
-        {
-            "group": key_of(one),
-            "task": one.goal,
-            "count": one.count,
-            "proof": one.problem or (one.proof or {}).get("summary", ""),
-        }
+        _shown(key_of(one), one, one.problem or (one.proof or {}).get("summary", ""))
         for one in found
         if not one.kept_as and key_of(one) not in known
     ]
     more = max(0, len(shown) - MOST_GROUPS) + found.more
     return {"groups": shown[:MOST_GROUPS], **({"more": more} if more else {})}
+
+
+def _shown(key: str, one: Proposal | Suggestion, proof: str) -> Json:
+    return {"group": key, "task": one.goal, "count": one.count, "proof": proof}
 
 
 def shown_group(store: Store, group: str | Sequence[str]) -> Json:

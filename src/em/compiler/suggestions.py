@@ -125,10 +125,7 @@ class _Group:
         self.ways: dict[tuple[str, ...], list[str]] = {}
         self.goal = ""
         self.way: tuple[str, ...] = ()
-        self.model_calls: list[float] = []
-        self.tokens: list[float] = []
-        self.seconds: list[float] = []
-        self.costs: list[float] = []
+        self.spared: list[Spared] = []
 
     def add(self, kept: KeptTrace, way: tuple[str, ...]) -> None:
         """Count a trace."""
@@ -137,15 +134,7 @@ class _Group:
         self.way = way
         calls = tuple(name_of_call(call) for call in kept.trace.calls if call.error is None)
         self.ways.setdefault(calls, []).append(kept.id)
-        saved = spared(kept.trace)
-        self.model_calls.append(saved.model_calls)
-        for values, value in (
-            (self.tokens, saved.tokens),
-            (self.seconds, saved.seconds),
-            (self.costs, saved.cost_usd),
-        ):
-            if value is not None:
-                values.append(value)
+        self.spared.append(spared(kept.trace))
 
     def suggestion(self, calls: tuple[str, ...] = ()) -> Suggestion:
         """Return all traces as a suggestion, or those that made the same calls."""
@@ -161,11 +150,16 @@ class _Group:
             words=self.words,
             unlabelled=self.unlabelled,
             steps=len(way),
-            model_calls=median(self.model_calls),
-            tokens=median(self.tokens) if self.tokens else None,
-            seconds=median(self.seconds) if self.seconds else None,
-            cost_usd=median(self.costs) if self.costs else None,
+            model_calls=median(one.model_calls for one in self.spared),
+            tokens=_median(one.tokens for one in self.spared),
+            seconds=_median(one.seconds for one in self.spared),
+            cost_usd=_median(one.cost_usd for one in self.spared),
         )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [one for one in values if one is not None]
+    return median(known) if known else None
 
 
 def suggest(
