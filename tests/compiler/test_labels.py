@@ -63,7 +63,7 @@ def test_a_failed_trace_is_compiled_only_if_that_is_allowed(memory: Memory, tmp_
 
 def test_several_traces_that_all_failed_are_refused(memory: Memory) -> None:
     ids = [memory.add_trace(attempt("failure", city)) for city in ("Lisbon", "Porto")]
-    with pytest.raises(RoutineError, match="all 2 traces say that they failed"):
+    with pytest.raises(RoutineError, match="says that it failed"):
         memory.compile(ids)
     ids.append(memory.add_trace(attempt("unknown", "Faro")))
     made = compile_several(get_traces(memory.store, ids))

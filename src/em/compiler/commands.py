@@ -7,24 +7,24 @@ other argument.
 
 import re
 import shlex
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from posixpath import isabs, join, normpath
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from em.errors import MissingExtra, RoutineError
 from em.runner.tools.coding import BOOKKEEPING, OWN_SERVER, SHELLS, Run, command_of, plain_edit
 from em.settings import Settings
+from em.shell.form import form_of
+from em.shell.programs import Programs, known_programs, read_command, read_programs
+from em.shell.statement import statements
+from em.shell.status import settled, status_of
+from em.shell.syntax import Opaque, Simple, parse
 from em.traces.outcomes import check_of
 from em.traces.trace import ToolCall, Trace
 from em.values.call import Effect
 from em.values.canonical import Json
-
-if TYPE_CHECKING:
-    from em.shell.programs import Programs
-    from em.shell.syntax import Script
 
 _STAYING = frozenset({"Bash", "execute_bash", "terminal"})
 """The shells in which `cd` counts for later calls too."""
@@ -153,13 +153,7 @@ def _changes_unseen(text: str) -> str:
 
     What `sed -i` does is found out on a copy before it runs.
     """
-    from em.shell.syntax import Opaque, parse
-
-    try:
-        commands = parse(text).commands
-    except Opaque:
-        return ""
-    for command in commands:
+    for command in commands_in(text) or ():
         words = [word.shown for word in command.words] or [""]
         program = words[0].rpartition("/")[2]
         bodies = [one.body.shown for one in command.redirects if one.body is not None]
@@ -170,10 +164,16 @@ def _changes_unseen(text: str) -> str:
     return ""
 
 
-def known_commands() -> "Programs":
-    """Return the table of programs, with those of em.yaml."""
-    from em.shell.programs import known_programs, read_programs
+def commands_in(text: str) -> Sequence[Simple] | None:
+    """Return the programs that a command runs; None if it can't be taken apart."""
+    try:
+        return parse(text).commands
+    except Opaque:
+        return None
 
+
+def known_commands() -> Programs:
+    """Return the table of programs, with those of em.yaml."""
     return {**known_programs(), **read_programs(Settings.load().commands, "em.yaml, commands")}
 
 
@@ -194,10 +194,8 @@ def parted(trace: Trace) -> Trace:
     return msgspec.structs.replace(trace, events=events)
 
 
-def _parts(call: ToolCall, programs: "Programs") -> list[ToolCall]:
+def _parts(call: ToolCall, programs: Programs) -> list[ToolCall]:
     """Return the statements of a shell command as calls; what changes the shell stays with them."""
-    from em.shell.statement import statements
-
     run = command_of(call.tool, call.args) if call.tool in SHELLS else None
     if run is None or call.error is not None or changes_nothing(run.text, programs):
         return [call]
@@ -223,33 +221,25 @@ def _parts(call: ToolCall, programs: "Programs") -> list[ToolCall]:
     return made
 
 
-def _as_told(call: ToolCall, text: str, programs: "Programs") -> str:
+def _as_told(call: ToolCall, text: str, programs: Programs) -> str:
     """Return a command that fails if it fails, where what it printed tells that it succeeded."""
-    from em.shell.status import settled, status_of
-
     shown = call.result if isinstance(call.result, str) else None
     if call.error is not None or not status_of(text).is_hidden or changes_nothing(text, programs):
         return text
     return settled(text, shown) or text
 
 
-def changes_nothing(text: str, programs: "Programs") -> bool:
+def changes_nothing(text: str, programs: Programs) -> bool:
     """Return whether all programs of a command only read, or run tests."""
-    from em.shell.programs import read_command
-    from em.shell.syntax import Opaque, parse
-
-    try:
-        commands = parse(text).commands
-    except Opaque:
-        return False
-    for command in commands:
+    commands = commands_in(text)
+    for command in commands or ():
         check = check_of([word.shown for word in command.words])
         is_test = check is not None and check.words != "git push"
         if any(one.writes for one in command.redirects):
             return False
         if not is_test and read_command(command, programs).reason:
             return False
-    return True
+    return commands is not None
 
 
 class Commands:
@@ -263,8 +253,8 @@ class Commands:
         folders = {run.folder for run in runs if run is not None}
         # One folder for all calls is where the agent was started; a routine has its own.
         self._keeps_folder = len(folders) > 1
-        self._programs: Programs | None = None
         self._is_able = bool(runs) and can_read_commands()
+        self._programs = known_commands() if self._is_able else {}
         self._here = ""
         self._folder = str(trace.app.get("cwd") or "")
         self._seen: set[str] = set()
@@ -293,10 +283,8 @@ class Commands:
         run = command_of(call.tool, call.args) if self._is_able else None
         if run is None:
             return None
-        from em.shell.form import form_of
-
-        text = self._text(call.tool, run._replace(text=_as_told(call, run.text, self._table())))
-        form = form_of(text, self._table())
+        text = self._text(call.tool, run._replace(text=_as_told(call, run.text, self._programs)))
+        form = form_of(text, self._programs)
         creates = self._created(call, text)
         self._follow(call, run)
         return Taken(
@@ -305,12 +293,7 @@ class Commands:
 
     def _created(self, call: ToolCall, text: str) -> tuple[str, ...]:
         """Return the files that a command wrote with `>` and that no call named before."""
-        from em.shell.syntax import Opaque, parse
-
-        try:
-            commands = parse(text).commands
-        except Opaque:
-            return ()
+        commands = commands_in(text) or ()
         targets = [
             self._path(one.target.value)
             for command in commands
@@ -326,11 +309,6 @@ class Commands:
     def _path(self, word: str) -> str:
         return normpath(join(self._folder, self._here, word))
 
-    def _table(self) -> "Programs":
-        if self._programs is None:
-            self._programs = known_commands()
-        return self._programs
-
     def _text(self, tool: str, run: Run) -> str:
         """Return the command with the folder that it ran in."""
         text = run.text.strip()
@@ -339,13 +317,10 @@ class Commands:
             folder = self._here
         if not folder:
             return text
-        from em.shell.syntax import Opaque, parse
-
-        try:
-            joins = {command.join for command in parse(text).commands}
-        except Opaque:
+        commands = commands_in(text)
+        if commands is None:
             return text
-        simple = joins <= {"", "|", "&&"}
+        simple = {command.join for command in commands} <= {"", "|", "&&"}
         return f"cd {shlex.quote(folder)}{' && ' if simple else ' || exit 1' + chr(10)}{text}"
 
     def _follow(self, call: ToolCall, run: Run) -> None:
@@ -355,20 +330,14 @@ class Commands:
         if isinstance(call.result, str) and _RESET in call.result:
             self._here = ""
             return
-        from em.shell.syntax import Opaque, parse
-
-        try:
-            script = parse(run.text)
-        except Opaque:
-            return
-        for folder in _entered(script):
+        for folder in _entered(commands_in(run.text) or ()):
             self._here = normpath(folder if isabs(folder) else join(self._here, folder))
 
 
-def _entered(script: "Script") -> list[str]:
+def _entered(commands: Sequence[Simple]) -> list[str]:
     """Return the folders that a command goes into and stays in."""
     found = []
-    for command in script.commands:
+    for command in commands:
         words = [word.value for word in command.words]
         stays = not command.is_nested and command.join not in ("|", "&", "||")
         if stays and len(words) == 2 and words[0] == "cd" and words[1] not in (None, "-"):

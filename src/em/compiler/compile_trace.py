@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from em.compiler.calls import TracedCall, calls_of, tried_in_vain
+from em.compiler.calls import calls_of, tried_in_vain
 from em.compiler.checks import general
 from em.compiler.commands import is_bookkeeping, refuse_unrepeatable, require_commands
 from em.compiler.draft import Draft, GivenUdfs, Recorded, Udfs, check_udfs, load_udfs
@@ -99,11 +99,9 @@ def compile_several(
     routine though it is not proved. With a `client`, its model improves the routine.
     """
     declared = declared or {}
-    usable, left_out = _usable(traces, declared, allow_failed=allow_failed)
-    _check_outcomes(usable, declared, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled)
-    for kept in usable:
-        _check_calls(kept.trace, declared)
-        require_commands(kept.trace)
+    usable, left_out = _usable(
+        traces, declared, allow_failed=allow_failed, allow_unlabelled=allow_unlabelled
+    )
     name = name or (
         name_of([kept.trace for kept in usable], declared)
         if kept_in is None
@@ -306,79 +304,65 @@ def without_secrets(trace: Trace) -> Trace:
 
 
 def _usable(
-    traces: Sequence[KeptTrace], declared: Mapping[str, Effect | None], *, allow_failed: bool
-) -> tuple[Sequence[KeptTrace], dict[str, str]]:
-    """Return the traces to learn from, and why the others are left out.
-
-    Whether a trace says that it succeeded does not matter here: only failures are left out.
-    """
-    if not traces:
-        raise UsageError("no traces to compile", fix="give the id of at least one trace")
-    left_out: dict[str, str] = {}
-    for kept in traces:
-        why = _why_not(kept.trace, declared) if not allow_failed else ""
-        try:
-            _check_calls(kept.trace, declared)
-        except RoutineError as error:
-            why = why or error.message
-        if why:
-            left_out[kept.id] = why
-    usable = [kept for kept in traces if kept.id not in left_out]
-    return (usable, left_out) if usable else (traces, {})
-
-
-def _why_not(trace: Trace, declared: Mapping[str, Effect | None]) -> str:
-    """Say why nothing can be learnt from a trace; empty if something can."""
-    if outcome_of(trace) == "failure":
-        return "it says that it failed"
-    failed = _last_in_vain(trace, declared)
-    return "" if failed is None else f"all that it tried to change failed, as {failed.name}"
-
-
-def _last_in_vain(trace: Trace, declared: Mapping[str, Effect | None]) -> TracedCall | None:
-    """Return the last write of a trace of which nothing says that it succeeded, if all failed."""
-    is_known = outcome_of(trace) == "success"
-    return None if is_known else tried_in_vain(calls_of(trace, declared)[0])
-
-
-def _check_outcomes(
     traces: Sequence[KeptTrace],
     declared: Mapping[str, Effect | None],
     *,
     allow_failed: bool,
     allow_unlabelled: bool,
-) -> None:
-    """Refuse the traces if the outcome of every one forbids compiling it."""
-    outcomes = {outcome_of(kept.trace) for kept in traces}
-    alone = len(traces) == 1
-    if outcomes == {"failure"} and not allow_failed:
-        raise RoutineError(
-            "the trace says that it failed"
-            if alone
-            else f"all {len(traces)} traces say that they failed",
-            place="outcome",
-            fix="compile an attempt that succeeded, label it if it did (`em traces label TRACE"
-            " success`), or allow it with --allow-failed, in Python allow_failed=True",
-        )
-    for kept in traces if not allow_failed else ():
-        failed = _last_in_vain(kept.trace, declared)
-        if failed is not None:
-            raise RoutineError(
-                "everything that the trace tried to change failed, and nothing says that it"
-                f" succeeded: call {failed.index + 1} ({failed.name}) is the last that failed",
-                place="outcome",
-                fix="compile an attempt that succeeded, or label it if it did"
-                " (`em traces label TRACE success`)",
-            )
+) -> tuple[Sequence[KeptTrace], dict[str, str]]:
+    """Return the traces to learn from, and why the others are left out. Raise if none is left."""
+    if not traces:
+        raise UsageError("no traces to compile", fix="give the id of at least one trace")
+    refused = {
+        kept.id: why
+        for kept in traces
+        if (why := _why_not(kept.trace, declared, allow_failed=allow_failed)) is not None
+    }
+    usable = [kept for kept in traces if kept.id not in refused]
+    if not usable:
+        raise next(iter(refused.values()))
+    outcomes = {outcome_of(kept.trace) for kept in usable}
     if "success" not in outcomes and "unknown" in outcomes and not allow_unlabelled:
         raise RoutineError(
             "the trace does not say whether it succeeded"
-            if alone
-            else f"none of the {len(traces)} traces says that it succeeded",
+            if len(usable) == 1
+            else f"none of the {len(usable)} traces says that it succeeded",
             place="outcome",
             fix="label it (`em traces label TRACE success`), or allow it with --allow-unlabelled,"
             " in Python allow_unlabelled=True",
         )
+    for kept in usable:
+        require_commands(kept.trace)
+    return usable, {trace: why.message for trace, why in refused.items()}
+
+
+def _why_not(
+    trace: Trace, declared: Mapping[str, Effect | None], *, allow_failed: bool
+) -> RoutineError | None:
+    """Return why nothing can be learnt from a trace; None if something can."""
+    outcome = outcome_of(trace)
+    if outcome == "failure" and not allow_failed:
+        return RoutineError(
+            "the trace says that it failed",
+            place="outcome",
+            fix="compile an attempt that succeeded, label it if it did (`em traces label TRACE"
+            " success`), or allow it with --allow-failed, in Python allow_failed=True",
+        )
+    is_open = outcome != "success" and not allow_failed
+    failed = tried_in_vain(calls_of(trace, declared)[0]) if is_open else None
+    if failed is not None:
+        return RoutineError(
+            "everything that the trace tried to change failed, and nothing says that it"
+            f" succeeded: call {failed.index + 1} ({failed.name}) is the last that failed",
+            place="outcome",
+            fix="compile an attempt that succeeded, or label it if it did"
+            " (`em traces label TRACE success`)",
+        )
+    try:
+        _check_calls(trace, declared)
+    except RoutineError as error:
+        return error
+    return None
 
 
 def _check_calls(trace: Trace, declared: Mapping[str, Effect | None]) -> None:
