@@ -15,6 +15,7 @@ from em.errors import DuplicateEvent, PositionConflict, StoreBusy, StoreReadOnly
 from em.log.chain import hash_event, text_around_pos
 from em.log.event import Draft, EventQuery
 from em.log.verify import verify
+from em.redaction.redactor import Redactor
 from em.store import Commit
 from em.store.lanes import MOST_EVENTS, MOST_KEYS, keys_of, settled
 from em.store.log import Log
@@ -253,6 +254,22 @@ def test_a_commit_with_very_many_locks_or_events_runs_alone(
     with under_way(postgres_store, *many), pytest.raises(StoreBusy):
         append(quick, note("x", "elsewhere"))
     assert [event.seq for event in quick.read(EventQuery())] == list(range(1, len(many) + 1))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_shared"), [("ana", "ana", True), ("ana", "bo", False), (None, None, True)]
+)
+def test_commits_that_index_texts_of_one_subject_share_a_lock(
+    one: str | None, other: str | None, is_shared: bool
+) -> None:
+    """The passages of a subject are numbered in one row, whatever the streams are."""
+
+    def keys(stream: str, subject: str | None) -> set[int]:
+        body = {"role": "user", "text": "the train is late"}
+        draft = Draft(stream=stream, kind="message", body=body, subject=subject)
+        return {*(keys_of([prepare(Commit(events=[draft]), Redactor())]) or ())}
+
+    assert bool(keys("a", one) & keys("b", other)) == is_shared
 
 
 def test_all_below_the_smallest_mark_is_settled() -> None:
