@@ -96,7 +96,7 @@ def _examples() -> Iterator[Package]:
 
 
 def _learnt() -> Iterator[Package]:
-    from tests.boiler_room import Boiler, recorded
+    from tests.compiler.boiler_room import Boiler, recorded
     from tests.corner_shop import Shop, cancelled, returned
 
     shop = Shop()

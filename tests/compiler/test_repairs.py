@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.boiler_room import CHECKS, FIXES, Boiler, recorded
+from tests.compiler.boiler_room import CHECKS, FIXES, Boiler, recorded
 
 from em.compiler.evidence import CONSTANTS_SHOWN
 from em.compiler.example import Call, Example

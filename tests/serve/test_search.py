@@ -11,7 +11,7 @@ import httpx
 import pytest
 import sample
 from served import Serve, log_in
-from tests.test_list_growth import fill, instructions
+from tests.store.test_list_growth import fill, instructions
 
 from em import Memory
 from em.runner import history

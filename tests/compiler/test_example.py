@@ -21,7 +21,7 @@ from em.runner.package import Package
 from em.runner.tools import ToolRegistry
 from em.runner.validation import validate
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "csv_report"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "csv_report"
 ROUTINE = EXAMPLE / "routine"
 JANUARY = b"city,cost\nLisbon,840.5\nPorto,120\nLisbon,99.5\n"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.test_routed_agent import WORDINGS, Shop
+from tests.behaviour.test_routed_agent import WORDINGS, Shop
 
 from em import Memory, Settings
 from em.errors import RunNotDone

@@ -11,7 +11,7 @@ from em.runner.tools import ToolRegistry
 from em.testing.model_server import LoopbackModel
 from em.testing.turn import calling
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 AGENT = ROOT / "examples" / "four_lines" / "agent.py"
 ADDED = {
     "import anthropic\n": ["import em\n"],
