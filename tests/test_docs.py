@@ -194,6 +194,17 @@ def test_what_the_pages_name_of_em_exists() -> None:
     spans = {name for _, name in names if f'"{name}"' in source}  # of em's own traces and metrics
     assert not {one for one in names if one[1] not in files | spans and not exists(one[1])}
 
+    rooms = "|".join(folder.name for folder in (ROOT / "src" / "em").iterdir() if folder.is_dir())
+    modules = {
+        (page.name, line)
+        for page in PAGES
+        for line in code_of(page)
+        if re.fullmatch(rf"({rooms})(/\w+)+(\.py)?", line)
+    }
+    assert len(modules) > 30
+    places = {(page, ROOT / "src" / "em" / name.removesuffix(".py")) for page, name in modules}
+    assert not {one for one in places if not one[1].with_suffix(".py").is_file()}
+
 
 def options_of(command: click.Command) -> dict[str, set[str]]:
     """Return the options of each command below this one, by its words."""
