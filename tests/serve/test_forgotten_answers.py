@@ -94,6 +94,8 @@ def plant(planted: Planted) -> None:
     post("/ask", {**YAN, "question": f"How many trips to {mark()}?"})
     post("/ask", {**YAN, "question": f"Where is the {mark()} in the garden?"})
     post("/state/retract", {**YAN, "field": "profile.city"})
+    page = {**YAN, "text": f"They say {mark()}.", "origin": "web"}
+    post("/state/accept", {**YAN, "event_id": post("/observations", page)["id"]})
     trace = post("/trajectories", trajectory(mark(), **YAN))["id"]
     label = {"outcome": "success", "reason": mark()}
     post("/trajectories/{trajectory_id}/label", label, trajectory_id=trace)

@@ -431,6 +431,7 @@ def _is_given(name: str) -> bool:
 
 
 DECISIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("/state/accept", {"event_id": "ID"}),
     ("/state/retract", {"event_id": "ID"}),
     ("/state/retract", {"field": "ID"}),
     ("/state/correct", {"event_id": "ID", "changes": {"city": "Lagos"}}),
@@ -508,7 +509,7 @@ def test_on_pages_what_is_hidden_answers_as_what_is_absent(service: Served) -> N
             assert one.text.replace(hidden, absent) == other.text, path
             told |= {path} if one.status_code == 404 else set()
     assert told == {
-        "/ui/event", "/ui/lesson", "/ui/trace", "/ui/trace/event", "/ui/trace/lesson",
+        "/ui/event", "/ui/lesson", "/ui/lesson/accept", "/ui/trace", "/ui/trace/event", "/ui/trace/lesson",
         "/ui/trace/rows",
     }  # fmt: skip
 

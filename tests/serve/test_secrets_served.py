@@ -224,6 +224,7 @@ def test_a_subject_that_holds_a_secret_is_refused(service: Served) -> None:
         "/resolve": {"field": "city", "value": 1},
         "/state/correct": {"event_id": "e", "changes": {}},
         "/state/retract": {"field": "city"},
+        "/state/accept": {"event_id": "e"},
         "/rules": {"rule": "r", "verdict": "accepted"},
         "/forget": {},
     }

@@ -1,6 +1,6 @@
 """Origins: who said a fact, when, in which words, and how em came to know it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -106,6 +106,12 @@ def origin_of_record(store: Store, subject: str, value: Json, events: Sequence[s
         source=body.get("source") or "",
         origin=least_trusted((one.body or {}).get("origin", "own") for one in found.values()),
     )
+
+
+def source_of(store: Store, event_ids: Collection[str]) -> Source:
+    """Return the least trusted of the observations that something comes from."""
+    found = store.read(EventQuery(ids=[*event_ids])) if event_ids else ()
+    return least_trusted(["own", *((one.body or {}).get("origin") or "own" for one in found)])
 
 
 def items_of(store: Store, subject: str) -> Iterator[tuple[Extraction, Json]]:

@@ -18,7 +18,14 @@ from em.state import rules
 from em.state.code import policy_of, subject_module, write_module
 from em.state.fold import UNREAD
 from em.state.knowledge import Knowledge
-from em.state.origin import Origin, Why, items_of, origin_of_entry, origin_of_record
+from em.state.origin import (
+    Origin,
+    Why,
+    items_of,
+    origin_of_entry,
+    origin_of_record,
+    source_of,
+)
 from em.state.rows import Block, rows_decoder
 from em.state.rules import Alert, UserRule
 from em.state.schema import (
@@ -34,6 +41,7 @@ from em.state.snapshot import Snapshot
 from em.state.types import converter
 from em.state.unread import Mentions, Unread, by_mention
 from em.store.protocol import Record, Store
+from em.traces.trace import Source
 from em.values.canonical import Json, uncollected
 from em.values.mismatch import closest
 from em.values.times import Moment, from_micros, moment, now, to_micros
@@ -387,6 +395,21 @@ class State:
             for name, events in found.items()
             if all(part in names for part in name.split("."))
         }
+
+    def source_of(self, event_ids: Collection[str]) -> Source:
+        """Return the least trusted of the observations that something comes from."""
+        return source_of(self._store, event_ids)
+
+    def sources(self) -> dict[str, Source]:
+        """Return what does not come from this process alone: facts, and collections by name."""
+        found = {}
+        if PROFILE in self.schema.types:
+            known = self.field_origins(self.schema.types[PROFILE])
+            found = {f"profile.{name}": one.origin for name, one in known.items()}
+        for name in self.collections:
+            events = {event for one in self.collection(name) for event in one.event_ids}
+            found[name] = self.source_of(events)
+        return {name: source for name, source in found.items() if source != "own"}
 
     def origins(self, what: str, key: Sequence[Any] = ()) -> list[Origin]:
         """Return the origin of a field's value, or those of the records of an event.

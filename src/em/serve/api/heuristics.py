@@ -159,6 +159,19 @@ def post_feedback(
 
 
 @post(
+    "/heuristics/{heuristic_id:str}/accept",
+    responses=errors(404, 409),
+    status_code=200,
+    sync_to_thread=True,
+    tags=["heuristics"],
+)
+def post_accept(request: AnyRequest, heuristic_id: FromPath[str]) -> HeuristicOut:
+    """Let agents be told a lesson in doubt: a person has read it."""
+    service = _may_change(request, heuristic_id)
+    return HeuristicOut.of(service.memory.heuristics.accept(heuristic_id))
+
+
+@post(
     "/heuristics/{heuristic_id:str}/retire",
     responses=errors(404, 409),
     status_code=200,
@@ -282,6 +295,7 @@ HANDLERS = [
     get_heuristic,
     post_heuristic,
     post_feedback,
+    post_accept,
     post_retire,
     get_brief,
     post_reflect,

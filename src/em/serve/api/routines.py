@@ -421,7 +421,7 @@ async def post_answers(
     """Answer a run's prompts, by the ids of their steps, and resume it."""
     service = service_of(request)
     caller = service.caller(request, "write")
-    _refuse_unseen(service, caller, run_id)
+    await asyncio.to_thread(_refuse_unseen, service, caller, run_id)
 
     def go(data: AnswersIn, _new_id: str) -> RunOut:
         read_served_run(service.store, run_id)
@@ -444,7 +444,7 @@ async def retry_run(
     """
     service = service_of(request)
     caller = service.caller(request, "write")
-    _refuse_unseen(service, caller, run_id)
+    await asyncio.to_thread(_refuse_unseen, service, caller, run_id)
     by = caller.name
 
     def go(data: RetryIn, _new_id: str) -> RunOut:

@@ -867,6 +867,13 @@ class CorrectIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     changes: Json
 
 
+class AcceptIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An observation that a person accepts, by its event."""
+
+    subject: Name
+    event_id: Name
+
+
 class RetractIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to take back: a field such as `profile.city`, or the record that came from an event.
 

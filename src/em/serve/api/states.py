@@ -13,6 +13,7 @@ from litestar.params import JSONBody, QueryParameter
 from em.errors import NotFound, UsageError
 from em.log.event import Draft, check_name
 from em.serve.api.shapes import (
+    AcceptIn,
     Alerts,
     AnswerOut,
     AskIn,
@@ -47,6 +48,7 @@ from em.serve.service import (
     service_of,
 )
 from em.state.decisions import (
+    acceptance,
     correction,
     field_decision,
     record_retraction,
@@ -213,7 +215,7 @@ async def post_resolve(
     return await _decide(request, data, key, draft)
 
 
-D = TypeVar("D", ResolveIn, CorrectIn, RetractIn, RuleIn)
+D = TypeVar("D", AcceptIn, ResolveIn, CorrectIn, RetractIn, RuleIn)
 
 
 async def _decide(
@@ -268,6 +270,19 @@ async def post_retract(
     return await _decide(request, data, key, draft)
 
 
+@post("/state/accept", responses=errors(404, 409, 410), tags=["state"])
+async def post_accept(
+    request: AnyRequest, data: JSONBody[AcceptIn], key: Key = None
+) -> Response[Kept]:
+    """Let an observation count that anybody may have written; the next checkpoint applies it."""
+    store = service_of(request).store
+
+    def draft(_state: State, data: AcceptIn) -> Draft:
+        return acceptance(store, data.subject, data.event_id, "")
+
+    return await _decide(request, data, key, draft)
+
+
 @get("/rules", responses=errors(404, 409), sync_to_thread=True, tags=["state"])
 def get_rules(request: AnyRequest, subject: Subject) -> Rules:
     """List the rules that a model derived about a subject, with a person's verdict on each."""
@@ -293,6 +308,7 @@ HANDLERS = [
     get_code,
     post_correct,
     post_retract,
+    post_accept,
     post_ask,
     post_check,
     get_alerts,

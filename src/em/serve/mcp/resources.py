@@ -134,4 +134,5 @@ def state_as_json(state: "State") -> Json:
         "unread": len(state.unread),
         "records": {name: state.rows(name) for name in state.collections},
         "unstructured": len(state.unstructured),
+        "sources": state.sources(),
     }

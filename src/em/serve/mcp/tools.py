@@ -449,8 +449,12 @@ def _computed(state: "State", code: str) -> Json:
     answer = run_own_code(state, code)
     note = {"unread": answer.unread, "note": answer.note} if answer.unread else {}
     return {
-        "value": answer.value, "records": answer.records, "event_ids": answer.event_ids, **note
-    }  # fmt: skip
+        "value": answer.value,
+        "records": answer.records,
+        "event_ids": answer.event_ids,
+        "source": state.source_of(answer.event_ids),
+        **note,
+    }
 
 
 def _brief(desk: "Desk", caller: Caller, given: Brief) -> Json:
@@ -463,7 +467,15 @@ def _brief(desk: "Desk", caller: Caller, given: Brief) -> Json:
         given.task, 5, given.tokens, tools=given.tools or None, subject=given.subject
     )
     found = [one.heuristic for one in briefing.heuristics]
-    lessons = [{"id": one.id, "when": one.lesson.trigger, "do": one.lesson.action} for one in found]
+    lessons = [
+        {
+            "id": one.id,
+            "when": one.lesson.trigger,
+            "do": one.lesson.action,
+            "source": one.lesson.source,
+        }
+        for one in found
+    ]
     may_run = caller.subjects is None and caller.access == "write"
     routines = desk.listing.offers(given.task, only_likely=True) if may_run else []
     return {"text": briefing.text, "lessons": lessons, "routines": routines}

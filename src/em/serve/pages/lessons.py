@@ -1,16 +1,18 @@
 """Pages of lessons: search by task, and one lesson with its evidence and use."""
 
+import asyncio
 from collections.abc import Sequence
 from itertools import islice
 
-from litestar import Response, get
+from litestar import Response, get, post
 
 from em.heuristics.heuristic import Heuristic, Ranked, list_heuristics
 from em.log.summary import Cursor
 from em.serve.api.heuristics import may_see
 from em.serve.auth import PAGES, Caller
+from em.serve.pages.forms import form_of
 from em.serve.pages.table import SINCE, SUBJECT, UNTIL, Column, Filter, Found, ListShape, ListView
-from em.serve.pages.view import page, parameter
+from em.serve.pages.view import address, go_to, page, parameter
 from em.serve.service import AnyRequest, Service, service_of
 
 BEST = 25
@@ -90,4 +92,19 @@ def get_lesson(request: AnyRequest) -> Response[str]:
     return page(request, "lesson.html", one=found, lesson=found.lesson, evidence=evidence)
 
 
-HANDLERS = [get_lessons, get_lesson]
+@post(f"{PAGES}/lesson/accept", include_in_schema=False)
+async def post_accept(request: AnyRequest) -> Response[str]:
+    """Let agents be told a lesson in doubt, which a person has read."""
+    form = await form_of(request)
+    service = service_of(request)
+    caller = service.caller(request, "write")
+
+    def work() -> Response[str]:
+        book, lesson_id = service.memory.heuristics, str(form.get("id", ""))
+        caller.must_see(book.get(lesson_id, subjects=caller.lesson_subjects).lesson.subject)
+        return go_to(address("/lesson", id=book.accept(lesson_id).id))
+
+    return await asyncio.to_thread(work)
+
+
+HANDLERS = [get_lessons, get_lesson, post_accept]

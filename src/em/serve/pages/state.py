@@ -27,6 +27,7 @@ from em.serve.pages.view import (
     whole_number,
 )
 from em.serve.service import AnyRequest, Service, service_of
+from em.state.fold import UNACCEPTED
 from em.state.origin import Origin
 from em.state.rules import written_condition
 from em.state.schema import PROFILE, FieldSchema, TypeSchema, Verdict
@@ -135,6 +136,7 @@ def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
         conditions={one.id: written_condition(one, state.schema) for one in state.rules},
         action=action,
         fired=state.check(action) if action else None,
+        unaccepted=UNACCEPTED,
         versions=service.memory.subjects.versions(subject)[-20:],
         changes=service.memory.subjects.diff(subject),
         new_events=max(0, service.store.head(subject_stream(subject))[0] - state.schema.watermark),
@@ -482,6 +484,15 @@ async def post_rule(request: AnyRequest) -> Response[str]:
     return go_to(address("/state", subject=subject))
 
 
+@post(f"{PAGES}/accept", include_in_schema=False)
+async def post_accept(request: AnyRequest) -> Response[str]:
+    """Let an observation count that anybody may have written."""
+    form = await form_of(request)
+    subjects, subject, by = _deciding(request, form)
+    await asyncio.to_thread(subjects.accept, subject, str(form.get("event", "")), by=by)
+    return await _decided(subjects, subject, form)
+
+
 @post(f"{PAGES}/resolve", include_in_schema=False)
 async def post_resolve(request: AnyRequest) -> Response[str]:
     """Decide a field by one of the values that were observed, which the form has as JSON."""
@@ -570,6 +581,7 @@ HANDLERS = [
     get_csv,
     post_checkpoint,
     post_rule,
+    post_accept,
     post_resolve,
     post_correct,
     post_retract,

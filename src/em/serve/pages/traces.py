@@ -194,9 +194,9 @@ async def post_lesson(request: AnyRequest) -> Response[str]:
     form = await form_of(request)
     service = service_of(request)
     subjects = service.caller(request, "write").subjects
-    (stored,) = get_traces(service.store, [str(form.get("id", ""))], subjects=subjects)
 
     def work() -> Response[str]:
+        (stored,) = get_traces(service.store, [str(form.get("id", ""))], subjects=subjects)
         found = service.memory.reflect(stored.id, subject=stored.subject)
         if found:
             return go_to(address("/lesson", id=found[0].id))
