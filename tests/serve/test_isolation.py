@@ -509,8 +509,8 @@ def test_on_pages_what_is_hidden_answers_as_what_is_absent(service: Served) -> N
             assert one.text.replace(hidden, absent) == other.text, path
             told |= {path} if one.status_code == 404 else set()
     assert told == {
-        "/ui/event", "/ui/lesson", "/ui/lesson/accept", "/ui/trace", "/ui/trace/event", "/ui/trace/lesson",
-        "/ui/trace/rows",
+        "/ui/event", "/ui/lesson", "/ui/lesson/accept", "/ui/trace", "/ui/trace/event",
+        "/ui/trace/lesson", "/ui/trace/rows",
     }  # fmt: skip
 
 
