@@ -122,7 +122,7 @@ def test_words_are_renamed_wherever_they_stand() -> None:
 
 
 def test_what_a_routine_asks_for_is_said_as_it_was_recorded() -> None:
-    """And what it does not use is left out."""
+    """And an input that nothing uses must be as it always was."""
 
     def booked(seat: str, to: str) -> Example:
         calls = [Call("book", {"seat": seat, "to": to}, None, None, "write")]
@@ -130,9 +130,10 @@ def test_what_a_routine_asks_for_is_said_as_it_was_recorded() -> None:
 
     example = booked("B7", "KIL")
     routine = routine_of([example, booked("C3", "OSL")])
-    assert {*routine["input_schema"]["properties"]} == {"to", "seat"}
+    assert {*routine["input_schema"]["properties"]} == {"to", "seat", "colour"}
+    assert routine["input_schema"]["properties"]["colour"] == {"const": "red"}
     recording = Recording.of(example, routine)
-    assert recording.inputs == {"to": "KIL", "seat": "B7"}
+    assert recording.inputs == {"to": "KIL", "seat": "B7", "colour": "red"}
     assert as_recorded(recording, {}).run(program_of(routine)).verdict == "right"
 
 

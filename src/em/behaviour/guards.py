@@ -269,8 +269,10 @@ class Guards:
         reads = [number for number in range(len(self._calls)) if self._asks(number)]
         if is_mixed and any(map(self._differed, reads)):
             raise NotRecordable("what was read and pinned params both differed")
-        properties: Json = {name: {} for name in self._task.inputs} | pinned
-        return {"input_schema": {"type": "object", "properties": properties}} if pinned else {}
+        looks = {name: one for name, one in self._lesson.looks.items() if name in had}
+        properties: Json = {name: {} for name in self._task.inputs} | looks | pinned
+        is_any = not pinned and not looks
+        return {} if is_any else {"input_schema": {"type": "object", "properties": properties}}
 
     def _had(self, name: str) -> list[Any]:
         found: list[Any] = []

@@ -57,12 +57,30 @@ class Explained(NamedTuple):
     """What the learner says, by the number of the call.
 
     others: the steps that name a value or check one. asked: values that it would ask for.
+    inputs: what inputs must look like, by their names.
     """
 
     args: dict[int, Json]
     expect: dict[int, Json]
     others: list[Json]
     asked: dict[int, list[Any]]
+    inputs: dict[str, Json]
+
+    def beside(self, more: "Explained | None") -> "Explained":
+        """Return the same with what another explanation says must hold."""
+        if more is None:
+            return self
+        return self._replace(
+            expect=_both(more.expect, self.expect),
+            others=[*self.others, *more.others],
+            inputs=_both(more.inputs, self.inputs),
+        )
+
+
+def _both(one: Mapping[Any, Json], other: Mapping[Any, Json]) -> dict[Any, Json]:
+    """Return the schemas that ask for what the other ones and, beside them, these ask for."""
+    shared = {key: {**other[key], "allOf": [one[key]]} for key in one.keys() & other.keys()}
+    return {**one, **other, **shared}
 
 
 class Pair(NamedTuple):
@@ -77,7 +95,7 @@ class Lesson:
     """The routine that some recordings of the same calls teach.
 
     names: what each result is saved as. args: the templates of each call, the answer being the
-    last. asked: by call, values that nothing explains.
+    last. asked: by call, values that nothing explains. looks: by name, the schemas of inputs.
     """
 
     def __init__(self, name: str, behaviours: Sequence[Behaviour]) -> None:
@@ -90,7 +108,7 @@ class Lesson:
         self.args: list[Json] = []
         self.asked: dict[int, list[Any]] = {}
         for explained in self._explanations():
-            self.asked = explained.asked
+            self.asked, self.looks = explained.asked, explained.inputs
             self.args = [
                 self._whole_answer(explained.args[n])
                 if n == len(self._calls)
@@ -123,15 +141,17 @@ class Lesson:
         if values <= MOST_VALUES:
             several = len(self.recordings) > 1
             reads = any(call.effect == "read" for call in self._made[:-1])
+            shown = self._learnt(CONSTANTS_SHOWN, every_call=False) if several else None
             for caution in (BY_PERSON, CONSTANTS_SHOWN) if several else (BY_PERSON,):
                 found = self._learnt(caution, every_call=False)
                 plain = self._learnt(caution, every_call=True) if reads else found
                 if found is not None and plain is not None:
-                    yield found._replace(
+                    both = found.beside(shown)
+                    yield both._replace(
                         args={**plain.args, **found.args}, asked={**plain.asked, **found.asked}
                     )
         args = {number: escaped(call.args) for number, call in enumerate(self._made)}
-        yield Explained(args, {}, [], {})
+        yield Explained(args, {}, [], {}, {})
 
     def _learnt(self, caution: Caution, *, every_call: bool) -> Explained | None:
         """Return what the learner says; None if a behaviour can't do that.
@@ -154,8 +174,15 @@ class Lesson:
             if more:
                 found = self._asked_of(caution, more, every_call=every_call)
             values = {**found.values, **{name: [one] for name, one in more.items()}}
-            return self._read(found.routine["steps"], values, inline=every_call)
+            made = self._read(found.routine["steps"], values, inline=every_call)
+            return made and made._replace(inputs=self._looks(found.routine["input_schema"]))
         return None
+
+    def _looks(self, schema: Json) -> dict[str, Json]:
+        """Return what inputs must look like; nothing of those that nothing uses."""
+        known = schema["properties"].items()
+        own = self.recordings[-1].inputs
+        return {name: one for name, one in known if name in own and one.keys() != {"const"}}
 
     def _asked_of(self, caution: Caution, more: Json, *, every_call: bool) -> "Learnt":
         from em.compiler.learner import learn  # it is large, and a replay does not need it
@@ -192,7 +219,7 @@ class Lesson:
         for step in steps:
             if step["type"] == "tool.call":
                 named[step["save_as"]] = self.names[titles[step["tool"]]]
-        made = Explained({}, {}, [], {})
+        made = Explained({}, {}, [], {}, {})
         for step in steps:
             if step["type"] == "let" and inline:
                 named[step["save_as"]] = f"({as_expression(_renamed(step['value'], named))})"

@@ -21,6 +21,7 @@ from em.compiler.explanation import FromInput, Leaf, Source
 from em.compiler.facts import (
     ENOUGH_SHARED,
     MOST_STATES,
+    content,
     distinct,
     has_parts,
     text_pattern,
@@ -265,10 +266,14 @@ class Constancy:
     def expect(self, steps: Sequence[Json]) -> None:
         """Write what the records must look like that these steps read."""
         used = "\n".join(_texts([one for step in steps for one in acting(step)]))
+        written = "\n".join(_texts([s["args"] for s in steps if s.get("effect") == "write"]))
         for kept in self._kept:
             records = [record for _, record in kept.records]
-            told = "\n".join(field_text(kept.name, tuple(map(str, one))) for one in kept.told)
-            look = Look(f"{used}\n{told}", self._looped(), kept.known)
+            told = [field_text(kept.name, tuple(map(str, one))) for one in kept.told]
+            source = _FROM_TEXT.fullmatch(str(kept.step.get("value", "")))
+            if source and _names(source[1], written):
+                told.append(kept.name)  # its text is written back, with all that it has
+            look = Look("\n".join([used, *told]), self._looped(), kept.known)
             schema = look.schema(records, kept.name, kept.beside)
             if schema:
                 total = len(self._writer.examples)
@@ -334,21 +339,30 @@ class Look:
         if all(isinstance(value, dict) for value in values):
             return self._record(values, text, beside)
         if all(isinstance(value, list) for value in values):
-            if all(values):
-                items = [item for value in values for item in value]
-                is_gone_through = text in self._looped and all(isinstance(i, dict) for i in items)
-                inner = self.schema(items, self._looped[text]) if is_gone_through else {}
-                if text.isidentifier() and len(items) == len(values) and not self._is_used(text):
-                    # A result that is one record in a list is that record.
-                    inner = self.schema(items, f"{text}[0]")
-                    return {"type": "array", "minItems": 1, "maxItems": 1, "items": inner}
-                return {"type": "array", "minItems": 1, **({"items": inner} if inner else {})}
-            return {"type": "array", **({} if any(values) else {"maxItems": 0})}
-        is_content = self._is_used(text) or _are_names(beside)
-        return _content(values) if is_content else self._state(values)
+            return self._list(values, text)
+        if self._is_used(text):
+            is_unit = all(isinstance(value, str) and _UNIT.fullmatch(value) for value in values)
+            return self._state(values) if is_unit else _loosely(content(values))
+        return _content(values) if _are_names(beside) else self._state(values)
 
-    def _is_used(self, text: str) -> bool:
-        return re.search(rf"(?<![\w.]){re.escape(text)}(?![\w])", self._used) is not None
+    def _list(self, values: Sequence[list[Any]], text: str) -> Json:
+        if not all(values):
+            return {"type": "array", **({} if any(values) else {"maxItems": 0})}
+        items = [item for value in values for item in value]
+        made: Json = {"type": "array", "minItems": 1}
+        if text.isidentifier() and len(items) == len(values) and not self._is_used(text):
+            # A result that is one record in a list is that record.
+            return made | {"maxItems": 1, "items": self.schema(items, f"{text}[0]")}
+        inner: Json = {}
+        if text in self._looped and all(isinstance(item, dict) for item in items):
+            inner = self.schema(items, self._looped[text])
+        elif not self._is_used(text) and all(isinstance(i, str) and _is_state(i) for i in items):
+            # Words of a list are states, as single ones are.
+            inner = {"enum": [*distinct(items).values()]}
+        return made | ({"items": inner} if inner else {})
+
+    def _is_used(self, text: str, *, whole: bool = False) -> bool:
+        return _names(text, self._used, whole=whole)
 
     def _record(self, values: Sequence[Any], text: str, beside: Sequence[Any]) -> Json:
         if is_by_id(values[0]):
@@ -363,9 +377,10 @@ class Look:
         made: Json = {"type": "object"}
         if fields:
             made |= {"required": [*fields], "properties": fields}
-        elif not any(values):
-            made |= {"maxProperties": 0}
-        return made
+        if self._is_used(text, whole=True):
+            return made  # a document that is written back as a whole
+        # A field that no record ever had may say that this one is not to be touched.
+        return made | {"maxProperties": max(map(len, values))}
 
     def _state(self, values: Sequence[Any]) -> Json:
         """Return what values that the routine does not use must be, if they can be a state."""
@@ -387,6 +402,17 @@ class Look:
         return text_pattern(values, known, ENOUGH_SHARED) if is_about else None
 
 
+_UNIT = re.compile(r"[A-Z][A-Z_]{1,30}")
+"""A word in capitals: a currency, a unit, a kind, also where the routine passes it on."""
+_FROM_TEXT = re.compile(r"\{\{ structure\((\w+)\) \}\}")
+
+
+def _names(text: str, said: str, *, whole: bool = False) -> bool:
+    """Return whether expressions name a value or, unless as a whole, a part of it."""
+    after = r"\w.\[" if whole else r"\w"
+    return re.search(rf"(?<![\w.]){re.escape(text)}(?![{after}])", said) is not None
+
+
 def _is_state(value: Any) -> bool:
     """Return whether a text may be a state: a few words, and no name of a file or an address."""
     return is_word(value) and not re.search(r"\w[./\\@]\w", value)
@@ -395,6 +421,18 @@ def _is_state(value: Any) -> bool:
 def _are_names(values: Sequence[Any]) -> bool:
     """Return whether words are too many to be states."""
     return all(isinstance(value, str) for value in values) and len(distinct(values)) > MOST_STATES
+
+
+def _loosely(schema: Json) -> Json:
+    """Return a schema that takes other numbers too: one recording has no fraction, no small one."""
+    if schema["type"] not in ("integer", "number"):
+        return schema
+    least = {"exclusiveMinimum": 0} if "minimum" in schema else {}
+    return (
+        {name: one for name, one in schema.items() if name != "minimum"}
+        | least
+        | {"type": "number"}
+    )
 
 
 def _content(values: Sequence[Any]) -> Json:

@@ -27,6 +27,7 @@ from em.compiler.places import (
     lists_in,
     plain,
 )
+from em.values import line
 from em.values.canonical import Json, same
 from em.values.leaves import is_by_id
 from em.values.times import is_clock, is_date
@@ -412,11 +413,9 @@ class Inputs:
         is_open = last_name(place) in self._unconfirmed
         if all(isinstance(value, str) for value in values):
             made |= text_look(values, is_open=is_open)
-        elif is_open and made["type"] in ("integer", "number") and min(values) > 0:
-            is_whole = made["type"] == "integer"
+        elif made["type"] in ("integer", "number") and min(values) > 0:
             size = 1 if are_options(values) else ANOTHER_SIZE
-            least = -(-min(values) // size) if is_whole else min(values) / size
-            made |= {"minimum": least, "maximum": max(values) * size}
+            made |= _size(values, size if is_open else ANOTHER_SIZE**2)
         return made
 
     def _record(self, values: Sequence[Any], place: Place) -> Json:
@@ -519,10 +518,44 @@ def text_look(values: Sequence[str], *, is_open: bool = False) -> Json:
         return {"pattern": CLOCK}
     if is_open and are_options(values) and all(map(is_word, values)):
         return {"enum": sorted(options.values())}
-    if len(options) >= 3 and all(map(is_code, values)):
-        pattern = pattern_of(list(options.values())) or look_of(list(options.values()))
-        return {"pattern": pattern} if pattern else {"minLength": 1}
-    return {"minLength": 1} if all(values) else {}
+    codes = [*options.values()] if len(options) >= 3 and all(map(is_code, values)) else []
+    if pattern := (pattern_of(codes) or look_of(codes)) if codes else None:
+        return {"pattern": pattern}
+    return ({"minLength": 1} if all(values) else {}) | _signs(values)
+
+
+def _signs(values: Sequence[str]) -> Json:
+    """Return which signs texts had: those of codes, those of names, or those of plain lines."""
+    if all(is_code(value) and line.is_code(value) for value in values):
+        return {"format": "code"}
+    if all(value.isalpha() for value in values if value):
+        return {"format": "name"}
+    return {"format": "line"} if all(map(line.is_line, values)) else {}
+
+
+def content(values: Sequence[Any]) -> Json:
+    """Return what a value that is written must look like: as it did, and of about that size."""
+    made: Json = {"type": type_of(values)}
+    if all(isinstance(value, str) for value in values):
+        return made | text_look(values)
+    if all(map(is_number, values)) and min(values) > 0:
+        return made | _size_of(values)
+    return made
+
+
+def _size_of(values: Sequence[Any]) -> Json:
+    """Return that positive numbers are of about the size of some; one says less about that."""
+    return _size(values, ANOTHER_SIZE if len(values) > 1 else ANOTHER_SIZE**2)
+
+
+def _size(values: Sequence[Any], times: int) -> Json:
+    """Return that positive numbers are of about the size of some."""
+    least, most = min(values), max(values)
+    if type_of(values) == "integer":
+        return {"minimum": -(-least // times), "maximum": most * times}
+    if most * times == math.inf or isinstance(most, int):
+        return {"exclusiveMinimum": 0}
+    return {"minimum": float(f"{least / times:.3g}"), "maximum": float(f"{most * times:.3g}")}
 
 
 def are_options(values: Sequence[Any]) -> bool:

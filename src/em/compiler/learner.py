@@ -23,7 +23,7 @@ from em.compiler.constancy import Constancy
 from em.compiler.contents import Contents, contents_of
 from em.compiler.evidence import CONSTANTS_SHOWN, Caution
 from em.compiler.example import APPROVAL, Example, Read, Write
-from em.compiler.facts import Inputs, Records, or_null, text_look
+from em.compiler.facts import Inputs, Records, content, or_null
 from em.compiler.forks import Forks, same_way
 from em.compiler.goals import goal_checks
 from em.compiler.places import (
@@ -42,7 +42,7 @@ from em.compiler.relations import Relations
 from em.compiler.repairs import Repairs, is_repair
 from em.compiler.space import Slot, Space
 from em.compiler.steps import Block, Promoted, Writer, hole, quoted
-from em.compiler.term import Term, Text, Value, Written, every_term, literal
+from em.compiler.term import Term, Text, Value, Written, every_term, field_text, literal
 from em.errors import RoutineError
 from em.runner.expressions.language import HOLDS
 from em.values.canonical import Json, same
@@ -156,6 +156,8 @@ class _Assembly:
         # The conditions of writes that are not made in any case, by their slots.
         self._when: dict[int, str] = {}
         self._args: list[Json] = []
+        # What the writes of loops take.
+        self._rounds: list[Any] = []
         # The names of what writes returned, by the identity of their slots.
         self._saved: dict[int, str] = {}
 
@@ -239,7 +241,7 @@ class _Assembly:
         args: Json = {}
         for place, term in terms.items():
             if slot.is_repeated:
-                self._writer.value(term, str(place[-1]))
+                self._rounds.append(self._writer.value(term, str(place[-1])))
             elif ELEMENT in place:
                 self._put_list(slot, args, place, terms)
             else:
@@ -431,8 +433,8 @@ class _Assembly:
         """
         args = [step["args"] for step in self._writer.read_steps.values()]
         names = {*_FIELD.findall(json.dumps(args))}
-        written = {*_FIELD.findall(json.dumps(self._args))}
-        over = {self._writer.input_text(one) for each in self._writer.blocks for one in each.over}
+        written = {*_FIELD.findall(json.dumps([self._args, self._rounds]))}
+        over = self._looped()
         for role in self._writer.read_steps:
             step = self._writer.step_of(role)
             name = str(step["save_as"])
@@ -450,8 +452,7 @@ class _Assembly:
             for field in fields:
                 if f"{name}.{field}" in names and isinstance(own[0][field], str):
                     fields[field] = {"type": "string"}
-                if fields[field] == {"type": "string"} and f"{name}.{field}" in written:
-                    fields[field] |= text_look([one[field] for one in own])
+            self._look_at(schema, own, name, written)
             step |= {"expect": schema, "held": f"{held}/{total}"}
         for step, choice in self._writer.picks:
             name, schema = str(step["save_as"]), self._chosen_schema(choice)
@@ -460,10 +461,41 @@ class _Assembly:
             for field in [*fields]:
                 if (field,) in told or f"{name}.{field}" in names:
                     del fields[field]
+            self._look_at(schema, [row.chosen for row in choice.rows], name, written)
             fields |= {str(field[0]): {"exclusiveMinimum": 0} for field in stock_fields(choice)}
             if schema:
                 held = len({id(row.spot.example) for row in choice.rows})
                 step |= {"expect": schema, "held": f"{held}/{held}"}
+
+    def _looped(self) -> dict[str, str]:
+        """Return the lists that loops go over, each with the name of its element."""
+        blocks = self._writer.blocks
+        pairs = (pair for block in blocks for pair in block.over.items())
+        return {self._writer.input_text(place): name for place, name in pairs}
+
+    def _look_at(
+        self, schema: Json, values: Sequence[Any], text: str, written: Container[str]
+    ) -> None:
+        """Add what values look like that writes take, and elements that loops go over.
+
+        Each element is a record that is acted on, as if it had been read by itself.
+        """
+        looped = self._looped().get(text)
+        if looped and all(isinstance(value, list) for value in values):
+            items = [one for value in values for one in value]
+            if items and all(isinstance(one, dict) for one in items):
+                schema["items"] = Records(items, items).schema()
+                for field, inner in schema["items"]["properties"].items():
+                    # Of what a loop writes, the few that were recorded are not all there are.
+                    if f"{looped}.{field}" in written and inner.pop("enum", None):
+                        inner["type"] = "string"
+                self._look_at(schema["items"], items, looped, written)
+            return
+        if text in written and not schema.keys() & {"const", "enum", "pattern", "properties"}:
+            schema |= content(values)
+        for field, inner in schema.get("properties", {}).items():
+            own = [value[field] for value in values if isinstance(value, dict) and field in value]
+            self._look_at(inner, own, field_text(text, (field,)), written)
 
     @staticmethod
     def _chosen_schema(choice: Choice) -> Json:
@@ -569,8 +601,7 @@ class _Assembly:
         schema.setdefault("properties", {})
         self._candidates.add_to(schema, used)
         self._lend(schema)
-        if not is_open:
-            self._keep_unused(schema)
+        self._keep_unused(schema)
         for name in writer.fixed:
             schema["properties"].pop(name, None)
             if name in schema.get("required", ()):
@@ -770,7 +801,7 @@ _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _PATH = re.compile(r"(?<![\w.\"'])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?![\w(\"'])")
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-_FIELD = re.compile(r"[A-Za-z_]\w*\.\w+")
+_FIELD = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 

@@ -6,11 +6,12 @@ So must one that always stands in a text, as often as it did.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 from em.compiler.equalities import bare
 from em.compiler.evidence import ENOUGH_TO_ACT, ENOUGH_TO_CHECK, information, is_small
+from em.compiler.facts import pattern_of
 from em.compiler.places import Key, is_code, is_number, is_scalar, is_word, key_of, plain
 from em.compiler.situation import (
     MOST_CROSSED,
@@ -26,6 +27,7 @@ from em.compiler.term import field_text
 from em.runner.expressions.file_lines import stands_in
 from em.values.canonical import same
 from em.values.leaves import is_by_id
+from em.values.times import is_date
 
 _FORMS: dict[str, Callable[[Any], Any]] = {
     "": lambda value: value,
@@ -46,12 +48,13 @@ class _Places(NamedTuple):
 
 
 class _Listed(NamedTuple):
-    """A value in one situation, and those of a record."""
+    """A value in one situation, and those of a record. is_asked: the record was read by it."""
 
     word: Said
     single: dict[str, list[Any]]
     lists: dict[str, list[Any]]
     keys: dict[str, frozenset[str]]
+    is_asked: bool
 
     def pair(self, places: Sequence[str]) -> Pair:
         """Return the word and all words at some places."""
@@ -80,7 +83,8 @@ def memberships(situations: Sequence[Situation]) -> Iterator[tuple[str, list[Pai
     tried = math.log2(1 + len(facts))
     for rows in facts.values():
         if len(rows) == len(situations):
-            yield from _always(rows, tried)
+            if not any(row.is_asked for row in rows):
+                yield from _always(rows, tried)
             yield from _never(rows)
 
 
@@ -146,14 +150,16 @@ def _bits_of_mentions(pairs: Sequence[Pair]) -> float:
 def _listed(situation: Situation, known: Known, places: _Places) -> Iterator[_Listed]:
     """Yield the values that may be among those of a record."""
     for word in said_in(situation) if places.lists and not known.when else ():
-        is_own = word.holder == known.name or word.value in known.asked.values()
+        is_own = word.holder == known.name
+        is_asked = word.value in known.asked.values()
         is_here = not situation.own or {word.holder, known.name} & situation.own
         is_telling = is_word(word.value) or is_code(word.value) or is_number(word.value)
         if is_telling and not word.when and not is_own and is_here:
             # A word that was given may be what tells a record of a list from others.
             is_given = word.text in situation.inputs and is_word(word.value)
             bare_ones = {text: one for text, one in places.lists.items() if text[-1] != ")"}
-            yield _Listed(word, *(places._replace(lists=bare_ones) if is_given else places))
+            here = places._replace(lists=bare_ones) if is_given else places
+            yield _Listed(word, *here, is_asked)
 
 
 def _always(rows: Sequence[_Listed], tried: float) -> Iterator[tuple[str, list[Pair]]]:
@@ -169,9 +175,20 @@ def _always(rows: Sequence[_Listed], tried: float) -> Iterator[tuple[str, list[P
             continue
         pairs = [row.pair(way) for row in rows]
         found = contained_text(rows[0].word.text, _joined(way, lists), pairs)
+        if len(way) == 1 and all(_is_each(pair) for pair in pairs):
+            found = all_are(way[0], rows[0].word.text)
         if found and _bits(pairs) - tried >= ENOUGH_TO_CHECK:
             yield found, pairs
             return
+
+
+def all_are(list_text: str, text: str) -> str:
+    """Return the check that all elements of a list are one value."""
+    return f"{list_text} == [{text}] * ({list_text} | length)"
+
+
+def _is_each(pair: Pair) -> bool:
+    return all(one == pair.one for one in pair.other)
 
 
 def contained_text(text: str, list_text: str, pairs: Sequence[Pair]) -> str:
@@ -198,16 +215,26 @@ def _bits(pairs: Sequence[Pair]) -> float:
 
 
 def _never(rows: Sequence[_Listed]) -> Iterator[tuple[str, list[Pair]]]:
-    """Yield that a word is in no list of words of its kind."""
+    """Yield that a word is in no list of words of its kind, or an id in none of such ids."""
     for one in rows[0].lists:
-        if len(rows) < ENOUGH_TO_ACT or any(one not in row.lists for row in rows):
-            continue
-        if any(row.has(one) for row in rows) or not all(is_word(row.word.value) for row in rows):
+        if any(one not in row.lists or row.has(one) for row in rows):
             continue
         pairs = [row.pair((one,)) for row in rows]
+        if len(rows) > 1 and _are_of_one_form(
+            [*chain(*([one, *other] for one, other, _ in pairs))]
+        ):
+            yield f"{rows[0].word.text} not in {one}", pairs
+        if len(rows) < ENOUGH_TO_ACT or not all(is_word(row.word.value) for row in rows):
+            continue
         crossed = product(pairs[:MOST_CROSSED], repeat=2)
         if any(_is_in(word.one, words.other) for word, words in crossed):
             yield f"{rows[0].word.text} not in {one}", pairs
+
+
+def _are_of_one_form(values: Sequence[Any]) -> bool:
+    """Return whether values are ids of one form: letters are the same, digits may differ."""
+    are_ids = all(isinstance(one, str) and is_code(one) for one in values)
+    return are_ids and not any(map(is_date, values)) and pattern_of(values) is not None
 
 
 def _places_in(known: Known) -> _Places:

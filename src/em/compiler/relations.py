@@ -23,7 +23,7 @@ from em.compiler.evidence import ENOUGH_TO_ACT, ENOUGH_TO_CHECK, information
 from em.compiler.example import Example, Read, Role, Turn
 from em.compiler.explanation import SHARE
 from em.compiler.facts import pattern_of
-from em.compiler.memberships import memberships, mentions
+from em.compiler.memberships import all_are, lists_of, memberships, mentions
 from em.compiler.places import ELEMENT, are_comparable, is_code, is_number, key_of
 from em.compiler.situation import Known, Pair, Said, Situation, fields, said_in, surprise_of
 from em.compiler.steps import Block, Writer
@@ -61,7 +61,7 @@ class Relations:
             found = {key_of(one.told): one for one in self._situations(block)}
             situations = [*found.values()]
             if situations:
-                for relation in (*_RELATIONS, self._sizes):
+                for relation in _RELATIONS:
                     for text, pairs in relation(situations):
                         self._write(text, pairs, block)
                 for text, pairs in windows(situations, self.is_used, self._bounded()):
@@ -84,25 +84,6 @@ class Relations:
             left, sign, right = _sides(str(step.get("check", "")))
             if sign:
                 yield left if "<" in sign else right
-
-    def _sizes(self, situations: Sequence[Situation]) -> "Found":
-        """Yield that a number which is read and written is of the order of size that was seen."""
-        rows: dict[str, list[Said]] = defaultdict(list)
-        for situation in situations:
-            for one in said_in(situation):
-                is_here = not situation.own or one.holder in situation.own
-                if is_number(one.value) and one.text not in situation.inputs and is_here:
-                    rows[one.text].append(one)
-        for text, said in rows.items():
-            values = [one.value for one in said]
-            if len(said) > 1 and min(values) > 0 and stands_in(text, self._written):
-                least, most = min(values) / FAR_FROM_IT, max(values) * FAR_FROM_IT
-                least = math.floor(least) if least >= 1 else least
-                when = (said[0].when,) if said[0].when else ()
-                yield (
-                    f"{least:g} <= {text} <= {math.ceil(most)}",
-                    [Pair(value, most, when) for value in values],
-                )
 
     def _orders_of_choice(self, name: str, choice: Choice) -> "Found":
         """Yield an order of a field and of something known that chosen elements kept, others not.
@@ -252,9 +233,11 @@ def _echoes(situations: Sequence[Situation]) -> Found:
     facts: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for situation in situations:
         for known in situation.known:
-            if not _is_of_round(situation, known) or not isinstance(known.record, dict):
+            if not _is_of_round(situation, known):
                 continue
-            for text, value in fields(known, nested=False):
+            is_record = isinstance(known.record, dict)
+            told = [*fields(known, nested=False)] if is_record else []
+            for text, value in (*told, *_same_in_each(known)):
                 for asked, wanted in known.asked.items():
                     is_named = text.rpartition(".")[2] in known.named.get(asked, ())
                     if (is_code(value) and is_code(wanted)) or (is_named and value == wanted):
@@ -262,7 +245,15 @@ def _echoes(situations: Sequence[Situation]) -> Found:
                         facts[text, asked].append(Pair(value, wanted, when))
     for (text, asked), pairs in facts.items():
         if all(same(pair.one, pair.other) for pair in pairs):
-            yield f"{text} == {asked}", pairs
+            is_each = text.startswith("every(")
+            yield (all_are(text, asked) if is_each else f"{text} == {asked}"), pairs
+
+
+def _same_in_each(known: Known) -> Iterator[tuple[str, Any]]:
+    """Yield what all elements of a list in a record say, by the expression of the list."""
+    for text, values in lists_of(known.name, known.record):
+        if text.startswith("every(") and all(same(one, values[0]) for one in values):
+            yield text, values[0]
 
 
 def _identifiers(situations: Sequence[Situation]) -> Found:

@@ -26,7 +26,7 @@ from em.compiler.requested import is_named, stands_in
 from em.errors import RoutineError
 from em.runner.template import escaped, fill, is_capital, only_for, parse_template, signs_of
 from em.values.canonical import Json, same
-from em.values.json_schema import properties_of
+from em.values.json_schema import limits_text, properties_of
 from em.values.leaves import texts
 from em.values.times import read_date, written_dates
 
@@ -43,8 +43,6 @@ _FINE = (
     rf"(?:{_AFTER}|(?<=\d)(?=[^\W\d]))",
 )
 """The same for digits beside a letter: `1.2` in `v1.2`, where a schema tells them from words."""
-_LIMITS = frozenset({"enum", "const", "pattern", "format"})
-"""Words of a schema that say what a text must be."""
 _CHUNK = re.compile(r"[^\s,;!?\"()]+")
 
 
@@ -153,7 +151,7 @@ def cut_out(example: Example, schema: Json) -> Cut | None:
         return None
     parts: list[Part] = [(example.request, None)]
     if said:
-        fine = (_FINE,) if all(one.schema.keys() & _LIMITS for one in said) else ()
+        fine = (_FINE,) if all(limits_text(one.schema) for one in said) else ()
         ways = ([*_cut(example.request, said, *around)] for around in (*fine, _WHOLE, _LOOSE))
         parts = next((way for way in ways if _says_all(way, said)), [])
     return Cut(parts, settings) if parts else None
@@ -411,7 +409,7 @@ def _is_limited(schema: Json) -> bool:
     """Return whether a schema says what a text must be, or that it is none."""
     kinds = schema.get("type", "string")
     is_text = "string" in (kinds if isinstance(kinds, list) else [kinds])
-    return bool(schema.keys() & _LIMITS) or not is_text
+    return limits_text(schema) or not is_text
 
 
 def _limits(examples: Sequence[Example], schema: Json) -> dict[str, str]:

@@ -39,6 +39,7 @@ from em.runner.tools.coding import CREATE, FILE_TEXT, FILE_THERE, TODAY
 from em.traces.trace import Trace
 from em.values.call import Effect
 from em.values.canonical import Json
+from em.values.json_schema import limits_text
 
 LONGEST_FACT = 80
 """Characters of an output that is a fact, and no listing."""
@@ -436,7 +437,7 @@ class _Assembly:
         schema = Inputs(words_in(steps), unconfirmed(steps)).schema(rows)
         schema.setdefault("properties", {})
         for name, one in schema["properties"].items():
-            if one.keys() <= {"type", "minLength"}:
+            if one["type"] == "string" and not limits_text(one):
                 one.update(_look(inputs[name]))
         return {**schema, "additionalProperties": False}
 

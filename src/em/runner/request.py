@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 LONGEST_READ = 20_000
 """Characters of a request that is read, by a model, a person or code: a longer one is a document
 that somebody pasted, and hands over unless it is word for word a recorded one."""
-_LIMITS = frozenset({"enum", "pattern", "format"})
-"""Words of a schema that say what a text must be."""
 _AROUND = ".,;:!?()\"'"
 How = Literal["given", "template", "model", "nothing"]
 
@@ -138,7 +136,8 @@ def _suggested(routine: Routine, text: str, missing: Sequence[str]) -> Json:
     limited = {
         name: own
         for name in missing
-        if (own := properties[name]).keys() & _LIMITS or own.get("type") in ("integer", "number")
+        if json_schema.limits_text(own := properties[name])
+        or own.get("type") in ("integer", "number")
     }
     words = {word.strip(_AROUND): None for word in text.split()}
     plain = f" {' '.join(word.strip(_AROUND) for word in text.split())} ".casefold()

@@ -11,6 +11,7 @@ import msgspec
 
 from em.errors import RoutineError
 from em.values.canonical import Json
+from em.values.line import FORMATS
 
 _META = "https://json-schema.org/draft/2020-12/schema"
 _NOT_VALID = "not a valid JSON Schema: "
@@ -203,6 +204,7 @@ def _validator(schema: bytes) -> Any:
             retriever=_refuse_fetch,
             validate_formats=True,
             pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=MOST_STEPS),
+            formats=FORMATS,
         )
     except (jsonschema_rs.ValidationError, ValueError, TypeError) as error:
         message = str(error).partition("\n")[0]
@@ -212,6 +214,12 @@ def _validator(schema: bytes) -> Any:
 def _matches(pattern: str, name: str) -> bool:
     """Whether a pattern of a schema is found in a name, in bounded time as in all of a schema."""
     return bool(_validator(_encode({"pattern": pattern})).is_valid(name))
+
+
+def limits_text(schema: Json) -> bool:
+    """Return whether a schema says which texts fit: more than the signs that they may have."""
+    is_listed = bool(schema.keys() & {"enum", "const", "pattern"})
+    return is_listed or schema.get("format", "line") not in FORMATS
 
 
 def _refuse_fetch(uri: str) -> Any:

@@ -13,6 +13,7 @@ from datetime import date, datetime
 from typing import Any
 
 from em.values.canonical import same
+from em.values.line import is_code, is_line, is_name
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
 """Stands for a value that is not there: an input that was not given, the result of a skipped step.
@@ -212,8 +213,11 @@ FORMATS: dict[str, Any] = {
     "email": lambda text: re.fullmatch(r"[^@\s]+@[^@\s]+", text),
     "date": lambda text: len(text) == 10 and date.fromisoformat(text),
     "date-time": lambda text: datetime.fromisoformat(text).tzinfo,
+    "line": is_line,
+    "name": is_name,
+    "code": is_code,
 }
-"""The formats of JSON Schema that `expect` knows."""
+"""The formats of JSON Schema that `expect` knows, and em's own."""
 
 
 def _are_distinct(values: Sequence[Any]) -> bool:
