@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-
 from boiler_room import Boiler, recorded
+
 from em import Memory
 from em.errors import RoutineError
 from em.runner.package import find_routine, texts_of, write_files
