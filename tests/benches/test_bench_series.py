@@ -115,7 +115,7 @@ def test_a_chore_in_a_persons_own_words_is_suggested_as_one_group(
         (found,) = memory.suggest()
     assert (found.count, found.problem) == (len(released), "")
     assert found.proof is not None
-    assert found.proof["wrong"] == 0
+    assert found.proof.wrong == 0
 
 
 def test_a_routine_without_words_asks_for_what_is_not_given_by_name(

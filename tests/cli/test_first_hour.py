@@ -36,6 +36,6 @@ def test_three_commands_make_a_routine_of_transcripts(
     (routine,) = em("routine", "list", "--json").json["routines"]
     task = BUMPS.tasks[-1]
     with Memory() as memory:
-        status, why, files = run(memory, routine["routine"], task, task.day)
+        status, why, files = run(memory, routine["ref"], task, task.day)
     assert status == "ok", why
     assert files == unseen.after, "a task that it has not seen, as the agent did it"

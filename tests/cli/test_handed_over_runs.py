@@ -47,10 +47,10 @@ def test_the_reason_is_one_sentence_and_the_exit_code_is_1() -> None:
     assert not Path("sent").exists()
     (listed,) = em("runs", "list", "--json").json["runs"]
     assert listed["status"] == "handed_over"
-    shown = em("runs", "show", listed["run"])
+    shown = em("runs", "show", listed["run_id"])
     assert words in shown.out
     assert "resume with" not in shown.err
-    assert em("resume", listed["run"], "--tools", "tools.py").code == 1
+    assert em("resume", listed["run_id"], "--tools", "tools.py").code == 1
     as_json = em("run", "send", "to=bob", "--tools", "tools.py", "--json").json
     assert (as_json["status"], as_json["reason"]["step_id"]) == ("needs_input", "known")
     assert as_json["reason"]["now"] == {"person.known": False}
@@ -70,7 +70,7 @@ def test_a_run_shows_its_turns() -> None:
     assert (ran.code, ran.out.strip()) == (0, "2"), ran.err
     assert Path("sent").read_text() == "ann\nANN\n"
     (listed,) = em("runs", "list", "--json").json["runs"]
-    shown = em("runs", "show", listed["run"]).out
+    shown = em("runs", "show", listed["run_id"]).out
     assert "send[0]" in shown
     assert "send[1]" in shown
 

@@ -12,7 +12,7 @@ from em.traces.trace import Mission, ToolCall, Trace
 LISTS = {
     "traces list": {"traces"},
     "runs list": {"runs"},
-    "routine list": {"routines"},
+    "routine list": {"routines", "skills"},
     "lessons list": {"heuristics"},
     "routine behaviours list": {"behaviours"},
     "queue list": {"jobs", "workers"},

@@ -86,7 +86,7 @@ def test_a_run_in_such_a_folder_is_resumed_there(tmp_path: Path) -> None:
     tools = ("--tools", f"{BAD}/tools.py")
     waiting = em("run", f"{BAD}/where", "name=Bo Andersson", *tools, "--json")
     run = waiting.json["run_id"]
-    assert em("runs", "list", "--json").json["runs"][0]["run"] == run
+    assert em("runs", "list", "--json").json["runs"][0]["run_id"] == run
     assert em("runs", "show", run).code == 0
     assert em("runs", "show", run, "--json").code == 0
     assert em("resume", run, *tools, "--yes").out == '"hello u-12"\n'

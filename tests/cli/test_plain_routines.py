@@ -74,7 +74,7 @@ def test_the_list_has_the_proof_of_each_routine(traces: list[str]) -> None:
     em("compile", *traces, "--name", "several", "--keep")
     em("compile", traces[0], "--name", "single", "--keep")
     rows = em("routine", "list", "--json").json["routines"]
-    proofs = {row["routine"]: row["proof"] for row in rows}
+    proofs = {row["ref"]: row["tried"] for row in rows}
     assert proofs["several@1"].startswith("right in 4 of 4")
     assert "right in 1 of 1" in proofs["single@1"]
 

@@ -84,7 +84,7 @@ def test_a_run_is_cancelled_and_retried_from_the_terminal(tmp_path: Path) -> Non
     (tmp_path / "there.txt").write_text("here")
     assert em("resume", run, "--tools", "t.py").code != 0, "only who says --retry means it"
     assert em(*retry[:-2]).code == 0
-    assert em("runs", "list", "--status", "ok", "--json").json["runs"][0]["run"] == run
+    assert em("runs", "list", "--status", "ok", "--json").json["runs"][0]["run_id"] == run
 
 
 def answers_file(folder: Path, answer: Any) -> None:

@@ -188,7 +188,7 @@ def test_routines_are_kept_listed_shown_run_and_retired(tmp_path: Path) -> None:
     assert em("routine", "list").code == 1, "there is no log yet"
     made = em("compile", "trace.json", "--keep")
     assert (made.code, "greet@1" in made.out) == (0, True)
-    assert em("routine", "list", "--json").json["routines"][0]["routine"] == "greet@1"
+    assert em("routine", "list", "--json").json["routines"][0]["ref"] == "greet@1"
     assert "tool: find_id" in em("routine", "show", "greet").out
     (tmp_path / "old.py").write_text(TOOLS.replace("user_id", "id"))
     run = ["--input", "in.json", "--tools", "old.py"]

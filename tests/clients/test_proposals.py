@@ -21,6 +21,7 @@ from em.compiler.suggestions import Suggestion, suggest
 from em.errors import NotFound
 from em.heuristics.brief import cost
 from em.runner.package import keep_routine
+from em.runner.trial import TrialCounts
 
 FILES = ("orders", "sales", "returns", "bills")
 
@@ -79,10 +80,10 @@ def test_what_does_the_same_every_time_or_was_wrong_is_not_proposed(memory: Memo
     assert propose(memory.store, found(memory)) == []
     count_lines(memory, *FILES)
     for proof in (
-        {"right": 3, "handed_over": 0, "wrong": 1, "summary": "…"},
-        {"right": 1, "handed_over": 3, "wrong": 0, "summary": "…"},
+        TrialCounts(right=3, handed_over=0, wrong=1, summary="…"),
+        TrialCounts(right=1, handed_over=3, wrong=0, summary="…"),
     ):
-        right = proof["right"] / 4  # type: ignore[operator]  # a number
+        right = proof.right / 4
         poor = [
             msgspec.structs.replace(one, proof=proof, right_share=right) for one in found(memory)
         ]

@@ -125,10 +125,10 @@ def test_a_script_is_listed_accepted_and_forgotten_by_commands() -> None:
     assert (ran.code, SCRIPT.strip() in ran.err) == (2, True), "nobody can be asked"
     assert SCRIPT.strip() in em("routine", "show", ref, "--db", "em.db").out
     assert em("routine", "accept", ref, "--yes", "--db", "em.db").code == 0
-    (row,) = em("routine", "list", "--json", "--db", "em.db").json["routines"]
-    assert (row["routine"], row["state"], row["proof"][:12]) == (ref, "in use", "right in 1 o")
+    (row,) = em("routine", "list", "--json", "--db", "em.db").json["skills"]
+    assert (row["ref"], row["state"], row["tried"][:12]) == (ref, "in use", "right in 1 o")
     assert em("routine", "retire", ref, "--db", "em.db").code == 0
-    (row,) = em("routine", "list", "--json", "--db", "em.db").json["routines"]
+    (row,) = em("routine", "list", "--json", "--db", "em.db").json["skills"]
     assert row["state"] == "retired"
     with Memory("em.db") as memory:
         memory.forget([one.id for one in memory.log.read(kinds=["trace_started"])])

@@ -72,7 +72,7 @@ def test_they_are_ranked_by_savings_times_the_share_that_is_proved(
     assert (best.tokens, best.cost_usd) == (1_000, 0.001)
     assert best.right_share > other.right_share
     assert best.proof is not None
-    assert best.proof["wrong"] == 0
+    assert best.proof.wrong == 0
 
 
 def close_up(request: str, **args: Any) -> Trace:

@@ -315,7 +315,7 @@ def _report(made: "Compiled") -> dict[str, Any]:
         "outcome": draft.outcome,
         "proof": [] if draft.proof is None else draft.proof.sentences,
         "proved": draft.proof is not None and draft.proof.is_proved,
-        "trials": draft.trials.as_dict(),
+        "trials": draft.trials.counts,
         **msgspec.to_builtins(outline_of(draft.document)),
         "asked": made.asked,
         "open": [] if draft.proof is None else draft.proof.open,

@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from em.cli.output import (
     printable,
     wants_json,
 )
-from em.errors import NotFound, UsageError
+from em.errors import UsageError
 from em.runner.acceptance import Standing, standing_of
 from em.runner.package import (
     ROUTINE,
@@ -41,15 +42,13 @@ from em.runner.package import (
     parse_yaml,
     proof_of,
     read_routine,
-    routine_of,
     texts_of,
     trials_of,
     write_files,
 )
+from em.runner.roster import StoredRoutine, difference, stored_routine, tried_in_words, versions
 from em.runner.script_skill import ScriptSkill, about_of, find_skill, kept_skills, script_in
 from em.runner.tools import functions_of, load_module
-from em.runner.version_change import changes, file_changes, proof_change
-from em.store.protocol import Artefact, Store
 from em.values.canonical import Json
 
 if TYPE_CHECKING:
@@ -75,55 +74,30 @@ def routine() -> None:
 def list_() -> None:
     """List every version of every stored routine, and of every script that an agent wrote."""
     store = open_memory().store
-    rows = [_row(store, found) for found in kept_routines(store)]
-    rows += [_row_of_skill(one) for one in kept_skills(store)]
+    found = [stored_routine(store, one) for one in versions(store)]
+    skills = list(kept_skills(store))
 
     def text() -> None:
+        rows = [_row(one) for one in found]
+        rows += [
+            (one.ref, _at(one.at), one.state, "", str(one.from_events), one.tried) for one in skills
+        ]
         if rows:
-            shown = [name for name in rows[0] if name not in ("why", "next")]
-            cells = [tuple(_cell(row[name]) for name in shown) for row in rows]
-            print_table(tuple(shown), cells, may_go=("from_events", "at"))
+            columns = ("routine", "at", "state", "by itself", "events", "proof")
+            print_table(columns, rows, may_go=("events", "at"))
         else:
             note("no stored routines; `em compile TRACE --keep` stores one")
 
-    emit({"routines": rows}, text)
+    emit({"routines": found, "skills": skills}, text)
 
 
-def _row(store: Store, found: Artefact) -> Json:
-    row: Json = {
-        "routine": f"{found.name}@{found.version}",
-        "at": found.created_at.isoformat(timespec="seconds"),
-        "state": "erased",
-        "by_itself": False,
-        "from_events": len(found.from_events),
-        "proof": "",
-        "why": "",
-        "next": "",
-    }
-    if found.body is None:
-        return row
-    standing = standing_of(store, found)
-    row |= {"state": standing.state, "by_itself": standing.by_itself, "why": standing.why}
-    row["next"] = standing.next
-    return row | {"proof": _proof_in_words(texts_of(found))}
+def _row(one: StoredRoutine) -> tuple[str, ...]:
+    by_itself = "yes" if one.by_itself else "no"
+    return (one.ref, _at(one.created_at), one.state, by_itself, str(one.from_events), one.tried)
 
 
-def _row_of_skill(one: ScriptSkill) -> Json:
-    is_used = one.state == "in use"
-    next_ = "" if is_used else f"em routine accept {one.ref}"
-    found: Json = {"routine": one.ref, "state": one.state, "by_itself": is_used, "next": next_}
-    at = "" if one.at is None else one.at.isoformat(timespec="seconds")
-    return {**found, "at": at, "from_events": one.from_events, "proof": one.tried, "why": ""}
-
-
-def _cell(value: Any) -> str:
-    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
-
-
-def _proof_in_words(files: "Mapping[str, str]") -> str:
-    """Say how a routine did on recordings left out, else on its own; empty without a proof."""
-    proof = proof_of(files)
-    return trials_of(files).summary or next(iter(proof.sentences if proof else ()), "")
+def _at(moment: datetime | None) -> str:
+    return "" if moment is None else moment.isoformat(timespec="seconds")
 
 
 @routine.command("show")
@@ -170,7 +144,7 @@ def show(ref: str, python: bool) -> None:
             _print_standing(name, standing)
 
     shown: Json = {"routine": name, "files": files, "from_events": events}
-    shown |= {"proof": tried.as_dict(), "standing": standing}
+    shown |= {"proof": tried.counts, "standing": standing}
     emit({**shown, **msgspec.to_builtins(outline_of(document))}, text)
 
 
@@ -282,7 +256,7 @@ def _show(files: "Mapping[str, str]", grant: "Grant") -> None:
     """Show what a routine is, how it did, and what it needs."""
     document = parse_yaml(files[ROUTINE].encode(), ROUTINE)
     about = f"{document.get('name')}: {document.get('description', '')}".rstrip(": ")
-    proof = f"on other recordings: {_proof_in_words(files) or 'it was not tried'}"
+    proof = f"on other recordings: {tried_in_words(files) or 'it was not tried'}"
     for line in (about, proof, *grant.lines):
         note(printable(line))
 
@@ -364,36 +338,22 @@ def strike(ref: str, checks: tuple[str, ...], reason: str) -> None:
 
 @routine.command("diff")
 @click.argument("name", metavar="NAME")
-@click.argument("versions", metavar="[OLD [NEW]]", nargs=-1, type=int)
-def diff(name: str, versions: tuple[int, ...]) -> None:
+@click.argument("numbers", metavar="[OLD [NEW]]", nargs=-1, type=int)
+def diff(name: str, numbers: tuple[int, ...]) -> None:
     """Say in words what a version of a routine has learnt since another one.
 
     OLD and NEW are numbers of versions: by default the newest version, also one that waits for a
     person, and the one before it.
     """
-    store = open_memory().store
-    if len(versions) > 2:
+    if len(numbers) > 2:
         raise click.UsageError("Give at most two versions.")
-    known = [one for one in kept_routines(store, name) if one.body is not None]
-    if not known:
-        find_routine(store, name)  # raises
-    new = find_routine(store, f"{name}@{versions[1]}") if len(versions) > 1 else known[-1]
-    if versions:
-        old = find_routine(store, f"{name}@{versions[0]}")
-    else:
-        if len(known) < 2:
-            raise NotFound(f"{new.ref} has no version before it", place=name)
-        old = known[-2]
-    before, after = routine_of(old), routine_of(new)
-    learnt = [*changes(before, after), *file_changes(texts_of(old), texts_of(new))]
-    proof = proof_change(before.trials, after.trials)
+    found = difference(open_memory().store, name, *numbers)
 
     def text() -> None:
-        for words in learnt or ["nothing that matters to a run has changed"]:
+        for words in found.changes or ["nothing that matters to a run has changed"]:
             click.echo(printable(words))
-        click.echo(proof)
+        click.echo(found.proof)
 
-    found: Json = {"old": before.ref, "new": after.ref, "changes": learnt, "proof": proof}
     emit(found, text)
 
 

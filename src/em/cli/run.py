@@ -61,7 +61,6 @@ from em.runner.history import (
     PastRun,
     PastStep,
     RunKind,
-    RunSummary,
     Saved,
     find_runs,
     read_run,
@@ -683,28 +682,21 @@ def list_(routine: str | None, status: str | None, limit: int, **chosen: Any) ->
     page = find_runs(
         open_memory().store, name=routine, status=status, limit=limit, **listed(**chosen)
     )
-    found = [_as_json(one) for one in reversed(page.runs)]
+    found = page.runs[::-1]
 
     def text() -> None:
         if not found:
             note("no runs yet; `em run` makes one")
             return
+        rows = [
+            (one.run_id, f"{one.began:%Y-%m-%d %H:%M:%S}", one.status, str(one.steps), one.routine)
+            for one in found
+        ]
         columns = ("run", "began", "status", "steps", "routine")
-        rows = [tuple(str(one[name]) for name in columns) for one in found]
         print_table(columns, rows, may_go=("steps", "began"))
         note_more(page.older)
 
     emit({"runs": found, **next_of(page.older)}, text)
-
-
-def _as_json(one: RunSummary) -> dict[str, Any]:
-    return {
-        "run": one.run_id,
-        "began": one.began.strftime("%Y-%m-%d %H:%M:%S"),
-        "status": one.status,
-        "steps": one.steps,
-        "routine": one.routine,
-    }
 
 
 @runs.command("show")

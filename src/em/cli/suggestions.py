@@ -171,12 +171,12 @@ def _print_suggestion(one: "Suggestion", proposal: str) -> None:
     if one.unlabelled:
         click.echo(f"  {count(one.unlabelled, 'trace')} without an outcome: nothing says it failed")
     if one.proof is not None:
-        proof = one.proof["summary"]
+        proof = one.proof.summary
         is_tried = not proof.startswith("not tried")
         click.echo(
             f"  tried on {count(len(one.sample), 'trace')}: {proof}" if is_tried else f"  {proof}"
         )
-        if is_tried and not one.proof["right"] and len(one.sample) >= ENOUGH_TRIALS:
+        if is_tried and not one.proof.right and len(one.sample) >= ENOUGH_TRIALS:
             click.echo("  not worth keeping: it would ask or hand over in every run")
             return
     if one.kept_as:

@@ -95,7 +95,7 @@ def propose(store: Store, suggestions: Sequence[Suggestion]) -> list[Proposal]:
             continue
         assert one.proof is not None
         proposal = _proposal(
-            key, traces, traces, one.proof["summary"], effects=[*one.effects], waits=one.waits
+            key, traces, traces, one.proof.summary, effects=[*one.effects], waits=one.waits
         )
         proposal = msgspec.structs.replace(proposal, goal=one.goal, count=one.count)
         if key not in known or set(known[key].traces) != set(one.sample):
@@ -184,7 +184,7 @@ def key_of(one: Suggestion) -> str:
 
 def _is_proven(one: Suggestion) -> bool:
     return bool(
-        not one.problem and one.proof and not one.proof["wrong"] and one.right_share >= LEAST_RIGHT
+        not one.problem and one.proof and not one.proof.wrong and one.right_share >= LEAST_RIGHT
     )
 
 
@@ -301,7 +301,7 @@ def groups(store: Store) -> Json:
         if "@" not in one.key
     ]
     shown += [
-        _shown(key_of(one), one, one.problem or (one.proof or {}).get("summary", ""))
+        _shown(key_of(one), one, one.problem or (one.proof.summary if one.proof else ""))
         for one in found
         if not one.kept_as and key_of(one) not in known
     ]

@@ -30,12 +30,11 @@ from em.runner.acceptance import why_waiting
 from em.runner.card import retired_refs
 from em.runner.package import kept_routines
 from em.runner.script_skill import KIND as SKILLS
-from em.runner.trial import Trials
+from em.runner.trial import TrialCounts, Trials
 from em.store.protocol import Store
 from em.traces.catalogue import get_traces, trace_rows
 from em.traces.outcomes import outcome_of_kept
 from em.traces.trace import KeptTrace, Message, Trace
-from em.values.canonical import Json
 from em.values.leaves import texts
 
 SAMPLE = 20
@@ -64,7 +63,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     words: what the requests of a coding agent's sessions say. Sessions that change the same kinds
     of files do many kinds of work. If they say it in different words, the changes.
     unlabelled: how many of the traces don't say how they ended.
-    proof: how what the others teach did on each of the sample; None if that was not tried.
+    proof: TrialCounts | None = None
     waits: why a routine of them would not be used by itself, but wait for a person.
     problem: why the traces are not worth compiling; empty if they are.
     kept_as: the routine in use that was learnt from some of them.
@@ -81,7 +80,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     tokens: float | None
     seconds: float | None
     cost_usd: float | None
-    proof: Json | None = None
+    proof: TrialCounts | None = None
     right_share: float = 0.0
     words: Sequence[str] = ()
     unlabelled: int = 0
@@ -357,7 +356,7 @@ def _proved(one: Suggestion, store: Store) -> Suggestion:
     return msgspec.structs.replace(
         one,
         steps=len(made.draft.routine.steps),
-        proof=trials.as_dict(),
+        proof=trials.counts,
         right_share=trials.right_share,
         waits=why_waiting(store, made.draft.proof),
         problem=_why_constant(made, kept) or (_why_unproved(made) if one.words else ""),

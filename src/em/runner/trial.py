@@ -3,11 +3,9 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
-
-from em.values.canonical import Json
 
 Verdict = Literal["right", "handed over", "wrong"]
 
@@ -45,6 +43,19 @@ def _counted(made: Sequence[Trial]) -> str:
         sum(one.verdict == verdict for one in made) for verdict in get_args(Verdict)
     )
     return f"right in {right} of {len(made)}, handed over in {handed_over}, wrong in {wrong}"
+
+
+class TrialCounts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a routine did on traces that it was not learnt from, in numbers and in words.
+
+    warning: there if a trial did the wrong thing, and the routine was stored by force.
+    """
+
+    right: int
+    handed_over: int
+    wrong: int
+    summary: str
+    warning: str = ""
 
 
 class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -100,17 +111,18 @@ class Trials(msgspec.Struct, frozen=True, omit_defaults=True):
             )
         return ""
 
-    def as_dict(self) -> Json | None:
-        """Return the counts and the summary, for programs; None without trials."""
+    @property
+    def counts(self) -> TrialCounts | None:
+        """The counts and the summary; None without trials."""
         if not self.made:
             return None
-        shown: dict[str, Any] = {
-            "right": self.count("right"),
-            "handed_over": self.count("handed over"),
-            "wrong": self.count("wrong"),
-            "summary": self.summary,
-        }
-        return {**shown, "warning": self.warning} if self.warning else shown
+        return TrialCounts(
+            right=self.count("right"),
+            handed_over=self.count("handed over"),
+            wrong=self.count("wrong"),
+            summary=self.summary,
+            warning=self.warning,
+        )
 
     def reasons(self, verdict: str = "") -> list[str]:
         """Return why trials were not right, one sentence each; or only of one verdict."""

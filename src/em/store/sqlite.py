@@ -1,7 +1,6 @@
 """The store in an SQLite file. Several threads and processes may use it at once."""
 
 import fcntl
-import logging
 import os
 import sqlite3
 import threading
@@ -336,7 +335,6 @@ _ERRORS: dict[int, tuple[type[StoreError], str, str]] = {
 }
 
 
-_log = logging.getLogger("em.store")
 _open_stores: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
 
 
@@ -518,7 +516,9 @@ class SqliteStore(SqlStore):
             self._is_following = False
         self.times_lost += 1
         what = "was gone: a new, empty one was begun" if is_gone else "was replaced by another one"
-        _log.warning("the memory %s %s", self._path, what)
+        import logging
+
+        logging.getLogger("em.store").warning("the memory %s %s", self._path, what)
 
     def _take_place(self) -> bool:
         """Leave the old file, and return whether there was none in its place."""

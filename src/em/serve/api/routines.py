@@ -8,7 +8,7 @@ import msgspec
 from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
-from em.compiler.checks import checks_of, document_of
+from em.compiler.checks import Strike, checks_of, document_of
 from em.compiler.match import LEAST_LIKENESS
 from em.errors import Forbidden, UsageError
 from em.log.event import EventQuery, run_stream
@@ -30,34 +30,29 @@ from em.runner.history import (
 )
 from em.runner.package import (
     KeptRoutine,
-    current_version,
     find_routine,
-    kept_routines,
     routine_of,
     texts_of,
-    trials_of,
 )
+from em.runner.retirement import InUse
 from em.runner.retry import refuse_retry
+from em.runner.roster import stored_routine, version, versions
 from em.runner.run import HANDED_OVER
 from em.serve.api.shapes import (
     AnswersIn,
     CheckOut,
     Checks,
     CommitIn,
-    InUseOut,
     MatchIn,
     MatchOut,
     Pagination,
     PreparedOut,
-    ProofOut,
     RetryIn,
-    RoutineOut,
     Routines,
     RunIn,
     RunOut,
     Runs,
     StrikeIn,
-    StruckOut,
     WorkflowRunOut,
     fill,
 )
@@ -75,7 +70,6 @@ from em.serve.service import (
     page,
     service_of,
 )
-from em.store.protocol import Artefact, Store
 from em.values.canonical import Json
 from em.values.ids import new_id
 from em.values.times import moment
@@ -86,20 +80,8 @@ def list_routines(request: AnyRequest, limit: Limit = 50, offset: Offset = 0) ->
     """List the stored routines, every version."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    found = (one for one in kept_routines(service.store) if one.body is not None)
-    shown, pagination = page(found, limit, offset)
-    return Routines([_routine(service.store, one) for one in shown], pagination)
-
-
-def _routine(store: Store, one: Artefact) -> RoutineOut:
-    tried = trials_of(texts_of(one)).as_dict()
-    return fill(
-        RoutineOut,
-        one,
-        ref=f"{one.name}@{one.version}",
-        proof=None if tried is None else ProofOut(**tried),
-        **msgspec.structs.asdict(standing_of(store, one)),
-    )
+    shown, pagination = page(versions(service.store), limit, offset)
+    return Routines([stored_routine(service.store, one) for one in shown], pagination)
 
 
 @get("/routines/{ref:str}/checks", responses=errors(404), sync_to_thread=True, tags=["routines"])
@@ -107,8 +89,7 @@ def list_checks(request: AnyRequest, ref: FromPath[str]) -> Checks:
     """List the checks of a learnt routine, `name` or `name@version`."""
     service = service_of(request)
     service.caller(request).must_see(None)
-    found = find_routine if "@" in ref else current_version
-    document = document_of(texts_of(found(service.store, ref)))
+    document = document_of(texts_of(version(service.store, ref)))
     return Checks(
         [fill(CheckOut, one) for one in checks_of(document)], list(document.get("struck", ()))
     )
@@ -121,12 +102,12 @@ def list_checks(request: AnyRequest, ref: FromPath[str]) -> Checks:
     sync_to_thread=True,
     tags=["routines"],
 )
-def strike_check(request: AnyRequest, ref: FromPath[str], data: JSONBody[StrikeIn]) -> StruckOut:
+def strike_check(request: AnyRequest, ref: FromPath[str], data: JSONBody[StrikeIn]) -> Strike:
     """Store a learnt routine without some of its checks as a new version."""
     by = _owner(request)
     memory = service_of(request).memory
     checks = [data.check] if isinstance(data.check, str) else data.check
-    return fill(StruckOut, memory.strike(ref, *checks, reason=data.reason, by=by))
+    return memory.strike(ref, *checks, reason=data.reason, by=by)
 
 
 @post(
@@ -136,10 +117,10 @@ def strike_check(request: AnyRequest, ref: FromPath[str], data: JSONBody[StrikeI
     sync_to_thread=True,
     tags=["routines"],
 )
-def accept_routine(request: AnyRequest, ref: FromPath[str]) -> InUseOut:
+def accept_routine(request: AnyRequest, ref: FromPath[str]) -> InUse:
     """Accept a version on a person's word: it is in use, and used by itself."""
     by = _owner(request)
-    return fill(InUseOut, service_of(request).memory.accept(ref, by=by))
+    return service_of(request).memory.accept(ref, by=by)
 
 
 @post(
@@ -149,10 +130,10 @@ def accept_routine(request: AnyRequest, ref: FromPath[str]) -> InUseOut:
     sync_to_thread=True,
     tags=["routines"],
 )
-def withdraw_acceptance(request: AnyRequest, ref: FromPath[str]) -> InUseOut:
+def withdraw_acceptance(request: AnyRequest, ref: FromPath[str]) -> InUse:
     """Take back that a version was accepted."""
     by = _owner(request)
-    return fill(InUseOut, service_of(request).memory.withdraw(ref, by=by))
+    return service_of(request).memory.withdraw(ref, by=by)
 
 
 @post(
@@ -162,10 +143,10 @@ def withdraw_acceptance(request: AnyRequest, ref: FromPath[str]) -> InUseOut:
     sync_to_thread=True,
     tags=["routines"],
 )
-def retire_routine(request: AnyRequest, ref: FromPath[str]) -> InUseOut:
+def retire_routine(request: AnyRequest, ref: FromPath[str]) -> InUse:
     """Take a version, `name@version`, out of use: its name then means the one before."""
     by = _owner(request)
-    return fill(InUseOut, service_of(request).memory.retire(ref, by=by))
+    return service_of(request).memory.retire(ref, by=by)
 
 
 @post(
@@ -175,10 +156,10 @@ def retire_routine(request: AnyRequest, ref: FromPath[str]) -> InUseOut:
     sync_to_thread=True,
     tags=["routines"],
 )
-def restore_routine(request: AnyRequest, ref: FromPath[str]) -> InUseOut:
+def restore_routine(request: AnyRequest, ref: FromPath[str]) -> InUse:
     """Put a retired version, `name@version`, in use again."""
     by = _owner(request)
-    return fill(InUseOut, service_of(request).memory.restore(ref, by=by))
+    return service_of(request).memory.restore(ref, by=by)
 
 
 def _owner(request: AnyRequest) -> str:

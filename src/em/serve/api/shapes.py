@@ -14,9 +14,9 @@ import msgspec
 
 from em.compiler.shadow import Comparison
 from em.heuristics.heuristic import Heuristic, How, Lesson, Polarity, Ranked, Use
-from em.runner.acceptance import State as StateOfRoutine
 from em.runner.prepared import Planned
 from em.runner.reason import Reason
+from em.runner.roster import StoredRoutine
 from em.runner.run import Failure, PendingPrompt
 from em.serve.api.step import StepIn
 from em.state.checkpoint import Checkpoint
@@ -350,54 +350,11 @@ class Verified(msgspec.Struct, frozen=True):
     problems: Sequence[str]
 
 
-class ProofOut(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a routine did on traces that it was not learnt from, in numbers and in words.
-
-    warning: there if a trial did the wrong thing, and the routine was stored by force.
-    """
-
-    right: int
-    handed_over: int
-    wrong: int
-    summary: str
-    warning: str = ""
-
-
-class RoutineOut(msgspec.Struct, frozen=True):
-    """One version of a stored routine. `proof` is null if it was not tried on other traces.
-
-    by_itself: agents use it without asking a person; `why` is the reason for that, as a sentence.
-    accepted_by, accepted_at: a person's word for it, if one stands. beside_agent: how a proposed
-    one did beside the agent. next: the command that changes how it is used.
-    """
-
-    ref: str
-    name: str
-    version: int
-    created_at: datetime
-    state: StateOfRoutine
-    by_itself: bool
-    why: str
-    accepted_by: str
-    beside_agent: str
-    next: str
-    accepted_at: datetime | None
-    proof: ProofOut | None
-
-
 class Routines(msgspec.Struct, frozen=True):
     """A page of routines."""
 
-    routines: Sequence[RoutineOut]
+    routines: Sequence[StoredRoutine]
     pagination: Pagination
-
-
-class StruckOut(msgspec.Struct, frozen=True):
-    """What was struck, in words, and the versions before and after it."""
-
-    words: str
-    old: str
-    new: str
 
 
 class CheckOut(msgspec.Struct, frozen=True):
@@ -425,17 +382,6 @@ class StrikeIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     check: str | Sequence[str]
     reason: str = ""
-
-
-class InUseOut(msgspec.Struct, frozen=True):
-    """What came of retiring, restoring or accepting a version, or of withdrawing that.
-
-    now: the version that the name means from now on; empty if none is in use.
-    """
-
-    routine: str
-    changed: bool
-    now: str
 
 
 class ShadowOut(msgspec.Struct, frozen=True, kw_only=True):

@@ -81,15 +81,15 @@ class Group(msgspec.Struct, frozen=True):
     def trials(self) -> tuple[int, int, int] | None:
         """How often what the others teach was right, handed over and wrong; None if not tried."""
         proof = self.found.proof
-        if proof is None or proof["summary"].startswith("not tried"):
+        if proof is None or proof.summary.startswith("not tried"):
             return None
-        return proof["right"], proof["handed_over"], proof["wrong"]
+        return proof.right, proof.handed_over, proof.wrong
 
     @property
     def untried(self) -> str:
         """Why it was not tried, in words."""
         proof = self.found.proof
-        return sentence(proof["summary"]) if proof else "Not tried on other traces."
+        return sentence(proof.summary) if proof else "Not tried on other traces."
 
     @property
     def why_not(self) -> str:

@@ -27,6 +27,7 @@ from em.runner.package import (
     routine_of,
     texts_of,
 )
+from em.runner.roster import version, versions
 from em.runner.routine import Routine
 from em.runner.run import HANDED_OVER
 from em.runner.tools.coding import is_coding_tool
@@ -134,9 +135,9 @@ def _show(
     done: str = "",
 ) -> Response[str]:
     store = service.store
-    artefact = _version(store, ref)
+    artefact = version(store, ref)
     routine, texts = routine_of(artefact), texts_of(artefact)
-    versions = list(kept_routines(store, artefact.name))
+    known = list(kept_routines(store, artefact.name))
     return page(
         request,
         "routine.html",
@@ -149,24 +150,19 @@ def _show(
         proof=_proof(store, artefact, routine),
         review=review_of_kept(routine, texts),
         runs=_runs(store, artefact.name),
-        versions=versions,
+        versions=known,
         current=current_version(store, artefact.name).version,
-        in_use=[one for one in versions if one.retired_at is None and one.body is not None],
+        in_use=[one for one in known if one.retired_at is None and one.body is not None],
         standing=standing_of(store, artefact),
         history=_history(store, artefact.name),
         shadow=shadow_view(store, routine.ref),
-        diff=_diff(artefact, versions, whole_number(request, "against")),
+        diff=_diff(artefact, known, whole_number(request, "against")),
         fields=_fields(routine, texts),
         given=given or {},
         needs_code=_needs_code(routine),
         problem=problem,
         done=done if done in ("struck", "accepted", "withdrawn", "retired", "restored") else "",
     )
-
-
-def _version(store: Store, ref: str) -> Artefact:
-    """Find `name@version`; for a name, the version in use, or the newest if none is."""
-    return find_routine(store, ref) if "@" in ref else current_version(store, ref)
 
 
 # --- how it was proved ----------------------------------------------------------------------------
@@ -444,8 +440,8 @@ async def post_retire(request: AnyRequest) -> Response[str]:
 
     def act(service: Service, ref: str, form: Mapping[str, Any], by: str) -> str:
         name = find_routine(service.store, ref).name
-        for one in list(kept_routines(service.store, name)) if form.get("all") == "yes" else ():
-            if one.retired_at is None and one.body is not None:
+        for one in list(versions(service.store, name)) if form.get("all") == "yes" else ():
+            if one.retired_at is None:
                 service.memory.retire(f"{one.name}@{one.version}", by=by)
         return service.memory.retire(ref, by=by).routine
 
