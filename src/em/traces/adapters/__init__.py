@@ -61,6 +61,25 @@ def adapted(thing: Any) -> Adapted | None:
     return None
 
 
+def of_named(
+    function: Function,
+    given: Callable[[Json], Any],
+    returned: Callable[[Any], Any] = lambda answer: answer,
+) -> Function:
+    """Return a function of named arguments that calls another one, async if that is.
+
+    given: what the other one takes, made of the arguments. returned: what comes of its answer.
+    """
+
+    async def acall(**args: Any) -> Any:
+        return returned(await function(given(args)))
+
+    def call(**args: Any) -> Any:
+        return returned(function(given(args)))
+
+    return acall if inspect.iscoroutinefunction(function) else call
+
+
 def with_signature(
     function: Function, name: str, description: str, schema: Mapping[str, Any]
 ) -> Function:

@@ -7,7 +7,7 @@ from typing import Any
 
 from anthropic.lib.tools import BetaAsyncFunctionTool, BetaFunctionTool
 
-from em.traces.adapters import Adapted, Function, Wrap, with_signature
+from em.traces.adapters import Adapted, Wrap, of_named, with_signature
 
 
 def adapted_tool(thing: Any) -> Adapted | None:
@@ -17,21 +17,11 @@ def adapted_tool(thing: Any) -> Adapted | None:
     schema = dict(thing.input_schema)
     return Adapted(
         name=thing.name,
-        function=with_signature(_function(thing), thing.name, thing.description, schema),
+        function=with_signature(of_named(thing.call, dict), thing.name, thing.description, schema),
         around=functools.partial(_around, thing),
         description=thing.description,
         schema=schema,
     )
-
-
-def _function(tool: Any) -> Function:
-    async def acall(**args: Any) -> Any:
-        return await tool.call(args)
-
-    def call(**args: Any) -> Any:
-        return tool.call(args)
-
-    return acall if inspect.iscoroutinefunction(tool.func) else call
 
 
 def _around(tool: Any, wrap: Wrap) -> Any:

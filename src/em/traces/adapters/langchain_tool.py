@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.tools import BaseTool
 
-from em.traces.adapters import Adapted, Function, Wrap, with_signature
+from em.traces.adapters import Adapted, Function, Wrap, of_named, with_signature
 from em.values.canonical import Json
 
 
@@ -45,14 +45,8 @@ def _function(tool: BaseTool) -> Function:
     def given(answer: Any) -> Any:
         return [answer.content, answer.artifact] if has_two else answer
 
-    async def acall(**args: Any) -> Any:
-        return given(await strict.ainvoke(asked(args)))
-
-    def call(**args: Any) -> Any:
-        return given(strict.invoke(asked(args)))
-
-    is_async = getattr(tool, "func", call) is None and getattr(tool, "coroutine", None) is not None
-    return acall if is_async else call
+    is_async = getattr(tool, "func", tool) is None and getattr(tool, "coroutine", None) is not None
+    return of_named(strict.ainvoke if is_async else strict.invoke, asked, given)
 
 
 def _around(tool: BaseTool, shown: frozenset[str], wrap: Wrap) -> BaseTool:

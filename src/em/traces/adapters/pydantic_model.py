@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from em.traces.adapters import Adapted, Function, Wrap, with_signature
+from em.traces.adapters import Adapted, Function, Wrap, of_named, with_signature
 
 
 def adapted_tool(thing: Any) -> Adapted | None:
@@ -24,13 +24,7 @@ def adapted_tool(thing: Any) -> Adapted | None:
         return None
     doc = inspect.getdoc(thing) or ""
 
-    def act(filled: Any) -> Any:
-        return thing.__call__(filled)
-
-    async def aact(filled: Any) -> Any:
-        return await thing.__call__(filled)
-
-    does = aact if inspect.iscoroutinefunction(thing.__call__) else act
+    does: Function = thing.__call__  # of the class: it takes an object
     return Adapted(
         name=thing.__name__,
         function=_filling(thing, does, thing.__name__, doc, is_checked=True),
@@ -108,14 +102,7 @@ def _filling(
     def made(args: dict[str, Any]) -> BaseModel:
         return model.model_validate(args) if is_checked else model.model_construct(**args)
 
-    async def acall(**args: Any) -> Any:
-        return await function(made(args))
-
-    def call(**args: Any) -> Any:
-        return function(made(args))
-
-    chosen = acall if inspect.iscoroutinefunction(function) else call
-    return with_signature(chosen, name, doc, model.model_json_schema())
+    return with_signature(of_named(function, made), name, doc, model.model_json_schema())
 
 
 def _around_class(model: type[BaseModel], does: Function, doc: str, wrap: Wrap) -> type[BaseModel]:
