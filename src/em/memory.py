@@ -482,10 +482,11 @@ class Memory:
         A path is a file, a folder or a pattern. The format is detected unless it is named. What
         the log has already is not stored twice; a file that has grown adds only what is new.
         """
-        from em.traces.transcripts import import_paths
+        from em.traces.transcripts import import_each
 
         given = [paths] if isinstance(paths, str | Path) else paths
-        return import_paths(self.store, given, format_=format, subject=subject, progress=progress)
+        how = {} if progress is None else {"progress": progress}
+        return [*import_each(self.store, given, format_=format, subject=subject, **how)]
 
     def traces(
         self, task: str | None = None, outcome: "Outcome | None" = None

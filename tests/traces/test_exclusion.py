@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from em import Memory
-from em.traces.transcripts import import_paths
+from em.traces.transcripts import import_each
 
 
 def session(folder: Path, name: str) -> Path:
@@ -36,7 +36,7 @@ def test_imports_leave_out_sessions_of_folders_that_say_so(tmp_path: Path, sign:
     session(private / "sub", "secret-one")
     session(other, "public-one")
     with Memory("em.db") as memory:
-        read = import_paths(memory.store, ["sessions"])
+        read = [*import_each(memory.store, ["sessions"])]
         assert [kept.trace.app["session"] for kept in memory.traces()] == ["public-one"]
         assert sum(one.left_out for one in read) == 1
         stored = str([event.body for event in memory.log.read()])

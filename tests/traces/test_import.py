@@ -332,12 +332,12 @@ def test_two_strange_blocks_of_one_line_and_spans_told_twice_are_no_trouble(
 
 def test_both_stores_keep_the_same(store: Store, tmp_path: Path) -> None:
     from em.traces.catalogue import find_traces
-    from em.traces.transcripts import import_paths
+    from em.traces.transcripts import import_each
 
     path = put(tmp_path / "s.jsonl", lines(*order_session("s1", "W1")[:4]))
-    import_paths(store, [path])
+    [*import_each(store, [path])]
     path.write_bytes(lines(*order_session("s1", "W1")))
-    import_paths(store, [path])
+    [*import_each(store, [path])]
     (kept,) = find_traces(store)
     assert [call.error for call in kept.trace.calls] == [None, "there is no such order", None]
 

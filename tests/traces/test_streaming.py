@@ -12,7 +12,7 @@ from sessions import ClaudeCode
 
 from em.store.sqlite import SqliteStore
 from em.traces.formats import claude_code as sessions_of_claude_code
-from em.traces.transcripts import import_paths
+from em.traces.transcripts import import_each
 
 FEW, MANY = 2_000, 20_000
 
@@ -78,7 +78,7 @@ def held(folder: Path, made: Iterator[Any]) -> int:
     store = SqliteStore(folder / "em.db")
     gc.collect()
     before = sys.getallocatedblocks()
-    import_paths(store, [path], progress=look)
+    [*import_each(store, [path], progress=look)]
     store.close()
     assert lines > 0
     return most - before

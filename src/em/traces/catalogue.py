@@ -102,7 +102,6 @@ def list_traces(
     scan: stop after so many traces that don't match, so that a search has a bounded cost.
     oldest: the oldest first instead.
     """
-    task, tags = (chosen.get("task") or "").casefold(), {*(chosen.get("tags") or ())}
     found: list[TraceSummary] = []
     skipped = 0
     first, last = None, before
@@ -110,7 +109,7 @@ def list_traces(
         if len(found) == limit or skipped == scan:
             return TracePage(found, last, first)
         last = row.cursor
-        if tags.issubset(row.shown.get("tags") or ()) and task in _goal(store, row).casefold():
+        if _is_chosen(store, row, chosen):
             first = first or last
             found.append(_summary(store, row))
         else:
@@ -150,6 +149,14 @@ def _query(
         until=chosen.get("until"),
         beyond=before,
         oldest=oldest,
+    )
+
+
+def _is_chosen(store: Store, row: Summary, chosen: TraceFilter) -> bool:
+    """Return whether a trace has the task and the tags, which the table can't look up."""
+    task, tags = (chosen.get("task") or "").casefold(), chosen.get("tags") or ()
+    return {*tags}.issubset(row.shown.get("tags") or ()) and (
+        not task or task in _goal(store, row).casefold()
     )
 
 
@@ -235,9 +242,8 @@ def trace_rows(
     store: Store, *, oldest: bool = False, **chosen: Unpack[TraceFilter]
 ) -> Iterator[Summary]:
     """Yield the summaries of the traces that `list_traces` finds, one at a time."""
-    task = (chosen.get("task") or "").casefold()
     for row in store.summaries.read(_query(chosen, oldest=oldest)):
-        if not task or task in _goal(store, row).casefold():
+        if _is_chosen(store, row, chosen):
             yield row
 
 

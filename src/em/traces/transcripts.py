@@ -460,20 +460,6 @@ def _age(path: Path) -> int:
         return 0
 
 
-def import_paths(
-    store: Store,
-    paths: Sequence[str | Path],
-    *,
-    format_: str | None = None,
-    subject: str | None = None,
-    progress: Progress | None = None,
-) -> list[FileRead]:
-    """Import files. A file in a folder that can't be imported is skipped, a named one refused."""
-    return [
-        *import_each(store, paths, format_=format_, subject=subject, progress=progress or _silent)
-    ]
-
-
 def import_each(
     store: Store,
     paths: Sequence[str | Path],
@@ -482,7 +468,7 @@ def import_each(
     subject: str | None = None,
     progress: Progress = _silent,
 ) -> Iterator[FileRead]:
-    """Import files as `import_paths` does; yield each when it is stored.
+    """Import files, and yield each when it is stored.
 
     Of several files, one that can't be read is reported, and the others are imported.
     """
