@@ -85,7 +85,7 @@ def test_functions_that_cannot_be_imported_are_verified_and_left_as_stubs(
 @pytest.mark.parametrize(
     ("code", "says"),
     [
-        ("def parse(text): return text", 'the function "lisbon,840"'),
+        ("def parse(text): return text", 'the function returns "lisbon,840"'),
         ("def parse(text): raise KeyError(text)", "the function raised KeyError"),
         ("def parse(words): return words", "the function raised TypeError"),
         ("def parse(text): return object()", "can't be stored"),

@@ -81,7 +81,7 @@ def _check(function: Function, call: Call) -> None:
         ) from error
     if not identical(found, call.result):
         raise NotReproduced(
-            f"{said}, the function {short(found)}",
+            f"{said}, and the function returns {short(found)}",
             place=place,
             fix="fix the function, or leave it out: then a stub is written",
             recorded=call.result,

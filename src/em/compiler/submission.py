@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from em.compiler.draft import Draft, Recorded
-from em.compiler.example import APPROVAL
+from em.compiler.draft import Draft, GivenUdfs, Recorded, check_udfs
+from em.compiler.example import APPROVAL, Call
 from em.compiler.file_world import Course, FileWorld
 from em.compiler.group import Case, Group
 from em.compiler.package_files import render_udfs
@@ -540,21 +540,16 @@ def _check_functions(group: Group, functions: Mapping[str, Function], code: str)
         for node in module_of(code).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
+    recorded: dict[str, list[Call]] = {}
     for call in (one for case in group.cases for one in case.calls):
-        if not call.is_udf or call.error is not None or call.tool not in functions:
-            continue
-        result = functions[call.tool](**call.args)
-        if not identical(result, call.result):
-            raise Refused(
-                f"{UDF}: {call.tool}({short(call.args)}) returned {short(call.result)} in the"
-                f" recording, and returns {short(result)}"
-            )
-        names = {
-            node.arg for node in ast.walk(defined[call.tool].args) if isinstance(node, ast.arg)
-        }
-        used = {node.id for node in ast.walk(defined[call.tool]) if isinstance(node, ast.Name)}
-        if call.args and not names & used:
-            raise Refused(f"{UDF}: {call.tool} does not use its arguments")
+        if call.is_udf and call.error is None and call.tool in functions:
+            recorded.setdefault(call.tool, []).append(call)
+    check_udfs(GivenUdfs(functions), recorded)
+    for name, calls in recorded.items():
+        names = {node.arg for node in ast.walk(defined[name].args) if isinstance(node, ast.arg)}
+        used = {node.id for node in ast.walk(defined[name]) if isinstance(node, ast.Name)}
+        if any(call.args for call in calls) and not names & used:
+            raise Refused(f"{UDF}: {name} does not use its arguments")
     literals = {node.value for node in ast.walk(module_of(code)) if isinstance(node, ast.Constant)}
     known = set() if group.draft is None else {*texts(group.draft.document, names=True)}
     for case in group.cases:
