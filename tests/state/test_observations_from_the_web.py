@@ -32,6 +32,7 @@ def test_what_a_page_says_of_somebody_is_no_fact_until_a_person_accepts_it(memor
     row = memory.observe("ana", {"total": 9}, type="Order", origin="web")
     state = memory.checkpoint("ana")
     assert (state.profile.account, state.collections, state.rules) == ("NL01OWN", {}, [])
+    assert len(state.report.problems) == 2
     assert [one.event_id for one in state.unstructured] == [page, row]
     assert state.why("profile.account").origin == "own"
 

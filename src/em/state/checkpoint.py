@@ -15,6 +15,7 @@ from em.llm.client import LlmClient
 from em.log.event import Draft, EventQuery, subject_stream
 from em.state.evolution import Break, Change, Dependent, breaks, compare
 from em.state.fold import (
+    UNACCEPTED,
     Folded,
     Material,
     broken_constraints,
@@ -156,7 +157,7 @@ class Run:
             unknown = material.handed.keys() - material.times.keys()
         self._problems = [
             f"what was read in {one} left out: no text has this id" for one in unknown
-        ]
+        ] + [f"{one} left out: {UNACCEPTED}" for one in material.waiting]
         if not fresh and material.last_pos <= old.watermark:
             report = Checkpoint(
                 subject=self._subject,

@@ -201,41 +201,25 @@ def _em_moment(text):
 class Dialect(NamedTuple):
     """How to write classes.
 
-    optional: give every field a default. readers: after each class, write a function that makes it
-    from a JSON row. literals: write the texts that a field may have.
+    documented: for people, with the texts that a field may have and which fields have a default;
+    else every field has one, so that subjects share the code. examples: with values of records.
+    readers: behind each class comes a function that makes it from a JSON row, for the sandbox.
     """
 
-    decorator: str
-    documented: bool
-    examples: bool
-    optional: bool
-    readers: bool
-    literals: bool
+    documented: bool = False
+    examples: bool = False
+    readers: bool = False
 
-
-_MODULE = Dialect(
-    "@dataclass(frozen=True, kw_only=True, slots=True)",
-    documented=True,
-    examples=True,
-    optional=False,
-    readers=False,
-    literals=True,
-)
-_SHAPE = _MODULE._replace(documented=False, examples=False, optional=True, literals=False)
-_SANDBOX = Dialect(
-    "@dataclass(frozen=True)",
-    documented=False,
-    examples=False,
-    optional=True,
-    readers=True,
-    literals=True,
-)
+    @property
+    def decorator(self) -> str:
+        """The decorator of each class: sandboxes know no others."""
+        return f"@dataclass(frozen=True{'' if self.readers else ', kw_only=True, slots=True'})"
 
 
 def write_module(schema: StateSchema, *, examples: bool = True) -> str:
     """Write the module. Without examples it shows types only, no values of records."""
     about = f'"""State of {_doc(schema.subject)}. Compiled by em: changes here are lost."""\n'
-    parts = [about, *_parts(schema, _MODULE._replace(examples=examples))]
+    parts = [about, *_parts(schema, Dialect(documented=True, examples=examples))]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -244,7 +228,7 @@ def write_shape(schema: StateSchema) -> str:
 
     It has no docstrings, no texts of records, and takes the values of rules from `values`.
     """
-    return "\n".join(_parts(schema, _SHAPE))
+    return "\n".join(_parts(schema, Dialect()))
 
 
 def _parts(schema: StateSchema, dialect: Dialect) -> Iterator[str]:
@@ -289,7 +273,7 @@ def write_sandbox_code(schema: StateSchema) -> str:
     readers = ", ".join(f'"{one.collection}": _em_read_{one.name}' for one in collections)
     parts = [
         SANDBOX_HEADER,
-        *_classes(schema, names, _SANDBOX),
+        *_classes(schema, names, Dialect(readers=True)),
         "",
         "class State:",
         f"    def __init__(self{arguments}):",
@@ -405,8 +389,9 @@ def _class(
         yield from (f'    """{_class_doc(type_, is_nested=is_nested)}"""', "")
     for field in type_.fields.values():
         typed = names.typed(field)
-        optional = dialect.optional or is_keyed or typed.nullable or field.count < type_.count
-        annotation = typed.annotation if dialect.literals else _wide(typed.annotation)
+        is_partial = is_keyed or typed.nullable or field.count < type_.count
+        optional = is_partial or not dialect.documented
+        annotation = typed.annotation if dialect.documented else _wide(typed.annotation)
         if optional and annotation not in ("Any", "None"):
             annotation += " | None"
         default = " = None" if optional or annotation in ("Any", "None") else ""

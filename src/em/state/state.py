@@ -281,18 +281,10 @@ class State:
         return sorted(map(self._entry, entries), key=lambda entry: (entry.at, entry.recorded_at))
 
     def _entry(self, entry: Entry) -> Any:
-        return self.module.Entry(
-            value=entry.value,
-            at=from_micros(entry.at),
-            recorded_at=from_micros(entry.recorded_at),
-            event_ids=tuple(entry.events),
-            source=entry.source,
-            status=entry.status,
-            how=entry.how,
-            words=entry.words,
-            speaker=entry.speaker,
-            origin=entry.origin,
-        )
+        fields = msgspec.structs.asdict(entry)
+        fields["event_ids"] = tuple(fields.pop("events"))
+        times = {name: from_micros(fields[name]) for name in ("at", "recorded_at")}
+        return self.module.Entry(**{**fields, **times})
 
     def _settled(self, type_: TypeSchema, field: str, entries: Sequence[Any]) -> Any:
         return self.module.SETTLE[type_.name][field](entries)

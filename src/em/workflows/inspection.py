@@ -14,7 +14,7 @@ from em.log.kinds import event_body
 from em.log.summary import Summary, event_summary, shown_value
 from em.runner.expressions.functions import SCOPE
 from em.runner.history import PastRun, PastStep, read_run, run_query
-from em.runner.run import Failure, PendingPrompt, Status, StepReport
+from em.runner.run import Failure, PendingPrompt, RunResult, Status, StepReport
 from em.runner.tools import Tool
 from em.store.protocol import Store
 from em.values.canonical import Json
@@ -51,6 +51,18 @@ class WorkflowResult(msgspec.Struct, frozen=True, kw_only=True):
     steps: Sequence[StepReport] = ()
     outputs: dict[str, Any] = {}
     warnings: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, workflow: str, ended: RunResult, **more: Any) -> "WorkflowResult":
+        """Return the result of a run of the runner, with what only workflows have."""
+        return cls(
+            run_id=ended.run_id,
+            workflow=workflow,
+            output=ended.output,
+            failure=ended.failure,
+            pending_prompt=ended.pending_prompt,
+            **more,
+        )
 
 
 @event_body("workflow_started")
@@ -131,14 +143,10 @@ class PastWorkflow:
 
     def result(self) -> WorkflowResult:
         """Return the result so far."""
-        ended = self.run.result()
-        return WorkflowResult(
-            run_id=self.run_id,
-            workflow=self.workflow,
+        return WorkflowResult.of(
+            self.workflow,
+            self.run.result(),
             status=self.status,
-            output=ended.output,
-            failure=ended.failure,
-            pending_prompt=ended.pending_prompt,
             steps=[_report(step) for step in self.run.steps],
             outputs={
                 step.step: (step.result or {}).get("output")

@@ -586,13 +586,10 @@ def _answered(plan: Plan, answers: Mapping[str, Any]) -> list[Note]:
 
 
 def _told(plan: Plan, conductor: Conductor, result: RunResult) -> WorkflowResult:
-    return WorkflowResult(
-        run_id=result.run_id,
-        workflow=plan.workflow.name,
+    return WorkflowResult.of(
+        plan.workflow.name,
+        result,
         status=result.status,
-        output=result.output,
-        failure=result.failure,
-        pending_prompt=result.pending_prompt,
         steps=result.steps,
         outputs=conductor.outputs,
         warnings=tuple(dict.fromkeys(conductor.warnings)),
