@@ -1,7 +1,7 @@
 """The engine: runs a routine (`run_routine`, `arun_routine`) and resumes a run (`resume_run`)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 
@@ -12,7 +12,7 @@ from em.log.use import Uses, collecting
 from em.redaction.redactor import MARKER
 from em.runner.acceptance import refuse_if_off, routines_mode
 from em.runner.answers import check_steps
-from em.runner.drivers import Effects, WriteNotes, no_journal
+from em.runner.drivers import Consult, Effects, WriteNotes, no_journal
 from em.runner.history import PastRun, package_of, read_run, refuse_partial
 from em.runner.journal import (
     Attempt,
@@ -107,18 +107,9 @@ def run_routine(
     too, before anything is journalled. Functions that a model wrote run in the sandbox. See
     `RunOptions` for the rest.
     """
-    given, run_id = input_of(input_data), run_id or new_id()
-    with (
-        held(store, run_id, options),
-        OneRun(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
-    ):
-        bound, client = run.bind(given), options.get("client")
-        if bound.wishes and client is not None:
-            from em.runner.preparation import Asked, run_as_agreed
-
-            asked = Asked(bound, given, store, run_id)
-            return run_as_agreed(run.package, tool_registry, client, options, asked)
-        return run.done(*run.begin(bound, store, run_id), store)
+    given = input_of(input_data)
+    with begun(routine_dir, tool_registry, auto_fix_fn, options, store, run_id) as run:
+        return run.done(run.fresh(given))
 
 
 async def arun_routine(
@@ -132,18 +123,9 @@ async def arun_routine(
     **options: Unpack[RunOptions],
 ) -> RunResult:
     """Run a routine under asyncio: await coroutines, run other tools in threads."""
-    given, run_id = input_of(input_data), run_id or new_id()
-    with (
-        held(store, run_id, options),
-        OneRun(routine_dir, tool_registry, auto_fix_fn, options, is_kept=store is not None) as run,
-    ):
-        bound, client = await run.abind(given), options.get("client")
-        if bound.wishes and client is not None:
-            from em.runner.preparation import Asked, arun_as_agreed
-
-            asked = Asked(bound, given, store, run_id)
-            return await arun_as_agreed(run.package, tool_registry, client, options, asked)
-        return await run.adone(*run.begin(bound, store, run_id), store)
+    given = input_of(input_data)
+    with begun(routine_dir, tool_registry, auto_fix_fn, options, store, run_id) as run:
+        return await run.adone(run.fresh(given))
 
 
 def resume_run(
@@ -180,6 +162,24 @@ def held(store: Store | None, run_id: str, options: RunOptions) -> AbstractConte
     return nullcontext() if store is None or options.get("is_held") else running(store, run_id)
 
 
+@contextmanager
+def begun(
+    routine_dir: str | Path | Package,
+    tools: Tools,
+    auto_fix: AutoFix | None,
+    options: RunOptions,
+    store: Store | None,
+    run_id: str | None = None,
+) -> Iterator["OneRun"]:
+    """Hold a new run, and open everything that it needs."""
+    run_id = run_id or new_id()
+    with (
+        held(store, run_id, options),
+        OneRun(routine_dir, tools, auto_fix, options, store, run_id) as run,
+    ):
+        yield run
+
+
 def _resume(
     store: Store,
     run_id: str,
@@ -206,8 +206,9 @@ def _resume(
         )
     with package_of(store, past) as package:
         package.check_unchanged(past.routine_hash)
-        with OneRun(package, tool_registry, auto_fix_fn, options, is_kept=True) as run:
-            return run.done(*run.go_on(past, store, retried), store)
+        with OneRun(package, tool_registry, auto_fix_fn, options, store, run_id) as run:
+            run.subject = past.subject
+            return run.done(run.go_on(past, retried), past.pos)
 
 
 def refuse_lost_secrets(past: PastRun, answers: Mapping[str, Json]) -> None:
@@ -241,13 +242,14 @@ class OneRun:
         tools: Tools,
         auto_fix: AutoFix | None,
         options: RunOptions,
-        *,
-        is_kept: bool,
+        store: Store | None,
+        run_id: str,
     ) -> None:
         if unknown := options.keys() - RunOptions.__annotations__.keys():
             # A dry run that was asked for in another way must not become a run.
             raise TypeError(f"a run got an unexpected keyword argument {min(unknown)!r}")
         self.package = routine_dir if isinstance(routine_dir, Package) else Package(routine_dir)
+        self.store, self.run_id = store, run_id
         self.mode = options.get("routines") or routines_mode()
         self.answers = options.get("answers")
         self._resume_with = options.get("resume_with", "")
@@ -281,7 +283,7 @@ class OneRun:
             "on_start": options.get("on_start"),
             "asks": options.get("asks", True),
             # An answer to a journalled run is written before it is used: the run waits for it.
-            "ask": None if is_kept else self.secrets.questioning(options.get("ask")),
+            "ask": None if store is not None else self.secrets.questioning(options.get("ask")),
         }
 
     @property
@@ -296,18 +298,41 @@ class OneRun:
         with self._servers:
             self._udfs.__exit__(*exc)
 
-    def done(self, machine: Effects[R], write: WriteNotes, store: Store | None) -> R:
-        """Drive the run to its end; return its result without secrets."""
+    def done(self, machine: Effects[R], pos: int = 0) -> R:
+        """Drive the run to its end; return its result without secrets. pos: of its last event."""
         with collecting(self.uses):
-            return self.secrets.result(drive_run(self.name, machine, write, store))
+            found = drive_run(self.name, machine, self._write(pos), self.store)
+            return self.secrets.result(found)
 
-    async def adone(self, machine: Effects[R], write: WriteNotes, store: Store | None) -> R:
+    async def adone(self, machine: Effects[R]) -> R:
         """Do the same under asyncio."""
         with collecting(self.uses):
-            return self.secrets.result(await adrive_run(self.name, machine, write, store))
+            found = await adrive_run(self.name, machine, self._write(0), self.store)
+            return self.secrets.result(found)
 
-    def bind(self, given: Json) -> Bound:
-        """Return the inputs, by name or as a request gives them: what the journal stores."""
+    def _write(self, pos: int) -> WriteNotes:
+        if self.store is None:
+            return no_journal
+        run = self.store, self.run_id, pos
+        return Journal(*run, subject=self.subject, uses=self.uses).write
+
+    def fresh(self, given: Json) -> Effects[RunResult]:
+        """Run the routine with these inputs, by name or as a request gives them."""
+        bound = yield from self.bound(given)
+        if bound.wishes and self._client is not None:
+            from em.runner.preparation import as_agreed
+
+            return (yield from as_agreed(self, bound, given, self._client))
+        return (yield from self.begin(bound))
+
+    def bound(self, given: Json) -> Effects[Bound]:
+        """Return the inputs. Asking a model for them is an effect: it may take long."""
+        if self._client is None:
+            return self._bind(given)
+        bound: Bound = yield Consult(lambda: self._bind(given))
+        return bound
+
+    def _bind(self, given: Json) -> Bound:
         by_names = self.package.program.by_names(given)
         bound = bind(
             self.package.routine,
@@ -320,27 +345,14 @@ class OneRun:
         is_open = bound.problem and not bound.wishes
         return msgspec.structs.replace(bound, inputs=by_names) if is_open else bound
 
-    async def abind(self, given: Json) -> Bound:
-        """Do the same under asyncio: a model is asked in a thread."""
-        if self._client is None:
-            return self.bind(given)
-        import asyncio  # here: a plain run starts without it
-
-        return await asyncio.to_thread(self.bind, given)
-
     def begin(
-        self,
-        bound: Bound,
-        store: Store | None,
-        run_id: str,
-        agreed: Callable[[Attempt], None] | None = None,
-    ) -> tuple[Effects[RunResult], WriteNotes]:
+        self, bound: Bound, agreed: Callable[[Attempt], None] | None = None
+    ) -> Effects[RunResult]:
         """Begin a new run; its first note is written with its first step's."""
         refuse_if_off(self.mode, self.name)
         input_data = self.take(bound)
         notes: list[Note] | None = None
-        write: WriteNotes = no_journal
-        if store is not None:
+        if self.store is not None:
             notes = [
                 started_note(
                     path_to_text(self.package.folder.resolve()),
@@ -354,12 +366,11 @@ class OneRun:
             if self._resume_with:
                 notes[0][1]["resume_with"] = self._resume_with
             notes += self._answered()
-            write = Journal(store, run_id, subject=self.subject, uses=self.uses).write
         program = self.package.program
-        machine = Machine(program, run_id=run_id, notes=notes, agreed=agreed, **self.options)
-        if store is not None:
+        machine = Machine(program, run_id=self.run_id, notes=notes, agreed=agreed, **self.options)
+        if self.store is not None:
             machine.check()
-        return machine.run(input_data), write
+        return machine.run(input_data)
 
     def take(self, bound: Bound) -> Json:
         """Take the inputs of a new run, and return them."""
@@ -369,9 +380,7 @@ class OneRun:
             check_steps(self.package.program, self.answers)
         return bound.inputs
 
-    def go_on(
-        self, past: PastRun, store: Store, retried: list[Note]
-    ) -> tuple[Effects[RunResult], WriteNotes]:
+    def go_on(self, past: PastRun, retried: list[Note]) -> Effects[RunResult]:
         """Resume a past run. retried: the note that says so, if it was over."""
         refuse_if_off(self.mode, self.name)
         self._named.take(past.input)
@@ -391,8 +400,7 @@ class OneRun:
         # Raise instead of failing the run: a run that ended could not be resumed later.
         machine.check()
         self.check_code(past.code, f"run {past.run_id}")
-        journal = Journal(store, past.run_id, past.pos, subject=past.subject, uses=self.uses)
-        return machine.run(past.input), journal.write
+        return machine.run(past.input)
 
     def _acts(self) -> bool:
         """Return whether a step has an effect."""
