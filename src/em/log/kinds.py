@@ -126,7 +126,7 @@ Flow = Callable[[Sequence[Event]], Iterable[Edge]]
 
 FLOWS: Mapping[str, str] = {
     "trace_started": "em.traces.trace",
-    "run_started": "em.runner.lineage",
+    "run_started": "em.runner.run",
     "workflow_started": "em.workflows.descent",
     "loop_started": "em.heuristics.loop",
     "job_queued": "em.work.job",

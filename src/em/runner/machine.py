@@ -998,31 +998,38 @@ class Machine:
         return time.perf_counter()
 
     def _steps(self) -> Steps:
-        calls, reports, is_kept = self._calls, self._reports, self._notebook.is_kept
-        for step in self._program.outer_steps:
+        """Make the steps of the routine; return the value of its return step."""
+        return (yield from self._made(self._program.outer_steps, self._scope, self._saved, None))
+
+    def _made(
+        self, steps: Sequence[CompiledStep], scope: Json, saved: Json, turn: Turn | None
+    ) -> Steps:
+        """Make steps in their order; save their results by name. turn: of the block around them."""
+        calls, is_kept = self._calls, self._notebook.is_kept
+        for step in steps:
             start = self._begin(step)
-            if step.is_plain and not is_kept:
+            if step.is_plain and not is_kept and turn is None:
                 try:
-                    call = calls.call(step, self._scope)
+                    call = calls.call(step, scope)
                     calls.has_acted = calls.has_acted or self._has_effect(step)
                     value = yield call
                 except Exception as error:  # noqa: BLE001 - a tool may raise anything; reported
-                    value = yield from calls.mended_plain(step, self._scope, error, start)
+                    value = yield from calls.mended_plain(step, scope, error, start)
                 else:
-                    calls.end_plain(step, self._scope, value, start)
-            elif step.when is not None and not self._evaluated(step, step.when):
-                reports.add(step.id, "skipped", 0, start)
+                    calls.end_plain(step, scope, value, start)
+            elif step.when is not None and not self._evaluated(step, step.when, scope):
+                self._reports.add(step.id, "skipped", 0, start)
                 continue
             elif step.kind == "return":
                 self._is_ending = True
-                value = self._evaluated(step, step.value)
-                reports.add(step.id, "done", 0, start)
+                value = self._evaluated(step, step.value, scope)
+                self._reports.add(step.id, "done", 0, start)
                 return value
             else:
-                value = yield from self._do(step, self._scope, start)
+                value = yield from self._do(step, scope, start, turn)
             if step.save_as is not None:
-                check_conflict(step, self._saved, value)
-                self._saved[step.save_as] = self._scope[step.save_as] = value
+                check_conflict(step, saved, value)
+                saved[step.save_as] = scope[step.save_as] = value
         return None
 
     def _let(self, step: CompiledStep, scope: Json, start: float) -> Any:
@@ -1086,15 +1093,7 @@ class Machine:
     def _turn(self, steps: Sequence[CompiledStep], scope: Json, turn: Turn) -> Steps:
         """Make the steps of one turn; return the names that they saved."""
         saved: Json = {}
-        for step in steps:
-            start = self._begin(step)
-            if step.when is not None and not self._evaluated(step, step.when, scope):
-                self._reports.add(step.id, "skipped", 0, start)
-                continue
-            value = yield from self._do(step, scope, start, turn)
-            if step.save_as is not None:
-                check_conflict(step, saved, value)
-                saved[step.save_as] = scope[step.save_as] = value
+        yield from self._made(steps, scope, saved, turn)
         return saved
 
     def _do(self, step: CompiledStep, scope: Json, start: float, turn: Turn | None = None) -> Steps:
@@ -1185,11 +1184,9 @@ class Machine:
             self._secrets.add(name, checked[name])
         return checked
 
-    def _evaluated(
-        self, step: CompiledStep, evaluate: Callable[[Json], Any], scope: Json | None = None
-    ) -> Any:
+    def _evaluated(self, step: CompiledStep, evaluate: Callable[[Json], Any], scope: Json) -> Any:
         try:
-            return evaluate(self._scope if scope is None else scope)
+            return evaluate(scope)
         except EmError as error:
             raise Failed(failure_of(step.id, error, {})) from error
 

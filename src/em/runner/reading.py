@@ -8,18 +8,18 @@ model is whether the request asks for this at all.
 
 import re
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from em.errors import LlmError
-from em.runner.neighbourhood import neighbourhood, swapped
 from em.runner.request import Bound, joined, unreadable
 from em.runner.routine import Routine
-from em.runner.template import typed
+from em.runner.template import Template, parse_template, typed
 from em.text.clock import clock_times
 from em.text.dates import TRIGGERS, spans
 from em.text.numbers import halves_in, hundredths, numbers_in, with_ordinals
@@ -265,6 +265,62 @@ def _elsewhere(routine: Routine, text: str, inputs: Json, at: datetime) -> str:
     places = {name: said.neighbours(one) for name, one in inputs.items() if name in beside}
     found = swapped(routine.input_schema or {}, beside, inputs, places)
     return "" if found is None else f"inputs {' and '.join(found)}: each stands where the other did"
+
+
+# --- swapped values -------------------------------------------------------------------------------
+#
+# The words beside an input in recorded requests, as in `from {home}`, and those of its name tell
+# inputs of one sort apart. Two values that stand beside the other's words, and not beside their
+# own, were swapped. It only refuses: other words say nothing.
+
+Beside = Mapping[str, set[tuple[int, str]]]
+"""By input: the words before (-1) and behind (1) it."""
+
+
+def neighbourhood(requests: Sequence[str], names: Iterable[str]) -> Beside:
+    """Return the words beside the inputs of templates, and beside inputs of these names."""
+    found: dict[str, set[tuple[int, str]]] = defaultdict(set)
+    for name in names:
+        found[name] |= {(side, word) for word in words_of(name) for side in (-1, 1)}
+    for template in map(parse_template, requests):
+        for n, hole in enumerate(template.holes):
+            if len(hole.path) == 1:
+                found[hole.path[0]] |= _beside(template, n)
+    return found
+
+
+def _beside(template: Template, n: int) -> set[tuple[int, str]]:
+    before, behind = words_of(template.fixed[n]), words_of(template.fixed[n + 1])
+    return {(-1, one) for one in before[-1:]} | {(1, one) for one in behind[:1]}
+
+
+def swapped(
+    schema: Json, beside: Beside, inputs: Json, said: Mapping[str, set[tuple[int, str]]]
+) -> tuple[str, str] | None:
+    """Return two inputs whose values both stand where the other's stand; None if none do.
+
+    said: by input, the words beside its value in this request.
+    """
+    properties = json_schema.properties_of(schema)
+    for one, other in combinations([name for name in inputs if name in beside and name in said], 2):
+        # Words that both have tell nothing.
+        own = {one: beside[one] - beside[other], other: beside[other] - beside[one]}
+        right = len(said[one] & own[one]) + len(said[other] & own[other])
+        crossed = len(said[one] & own[other]), len(said[other] & own[one])
+        if (
+            all(crossed)
+            and sum(crossed) > right
+            and _fit(properties, one, inputs[other], other, inputs[one])
+        ):
+            return one, other
+    return None
+
+
+def _fit(properties: Json, one: str, value: Any, other: str, other_value: Any) -> bool:
+    pairs = ((one, value), (other, other_value))
+    return not any(
+        any(json_schema.problems(properties.get(name, {}), each)) for name, each in pairs
+    )
 
 
 def _unsaid(said: "Said", place: str, value: Any, others: Sequence[Any]) -> str:

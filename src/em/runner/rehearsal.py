@@ -85,11 +85,9 @@ class Rehearsal(Machine):
 
     def _steps(self) -> Steps:
         for step in self._program.outer_steps:
-            source = step.source
-            if self._on_start is not None:
-                self._on_start(step.id)
+            self._begin(step)
             try:
-                value = yield from self._tried(step, source)
+                value = yield from self._tried(step, self._scope, None)
                 if step.kind == "return" and value is not _UNKNOWN:
                     self._has_output = True
                     break
@@ -98,7 +96,7 @@ class Rehearsal(Machine):
                 self._question = self._question or pause.prompt
                 self._lack(step)
                 if not self._acts(step):
-                    self._wait(step, source, [YOUR_ANSWER])
+                    self._wait(step, [YOUR_ANSWER])
             except Failed as failed:
                 self._take(step, failed.failure)
         if self._problem is not None:
@@ -111,24 +109,24 @@ class Rehearsal(Machine):
     def _take(self, step: CompiledStep, failure: Failure) -> None:
         """Take the failure of a step, unless a call that was not made may be its cause."""
         self._lack(step)
-        if self._is_uncertain(step, step.source):
-            self._wait(step, step.source, [f"the effect of {self._written}"])
+        if self._is_uncertain(step):
+            self._wait(step, [f"the effect of {self._written}"])
         elif self._problem is None:
             self._problem, self._is_late = failure, bool(self._written)
 
-    def _tried(self, step: CompiledStep, source: Step) -> Steps:
+    def _tried(self, step: CompiledStep, scope: Json, turn: Turn | None) -> Steps:
         """Return the value of a step; _UNKNOWN if the step or what it needs was not done."""
-        needs = self._needs(source)
+        needs = self._needs(step.source)
         if needs:
-            self._wait(step, source, needs)
+            self._wait(step, needs, turn)
             return _UNKNOWN
         start = time.perf_counter()
-        if step.when is not None and not self._evaluated(step, step.when):
+        if step.when is not None and not self._evaluated(step, step.when, scope):
             self._reports.add(step.id, "skipped", 0, start)
             return _SKIPPED
         if step.kind == "return":
-            return self._evaluated(step, step.value)
-        return (yield from self._do(step, self._scope, start))
+            return self._evaluated(step, step.value, scope)
+        return (yield from self._do(step, scope, start, turn))
 
     def _end_block(self, step: CompiledStep, records: list[Json], start: float) -> Any:
         """Return the records of all turns; _UNKNOWN if one lacks the result of a write."""
@@ -138,30 +136,19 @@ class Rehearsal(Machine):
 
     def _turn(self, steps: Sequence[CompiledStep], scope: Json, turn: Turn) -> Steps:
         """Make the reads of a turn, and plan its writes; return the names that it has saved."""
-        outside = dict(self._lacking)
+        outside, saved = dict(self._lacking), dict[str, Any]()
         try:
-            return (yield from self._known_in_turn(steps, scope, turn))
+            for step in steps:
+                value = yield from self._tried(step, scope, turn)
+                if step.save_as is None or value is _SKIPPED:
+                    continue
+                if value is _UNKNOWN:
+                    self._lacking[step.save_as] = f"the result of {step.id}"
+                    self._lacking_in_turns.add(step.save_as)
+                else:
+                    saved[step.save_as] = scope[step.save_as] = value
         finally:
             self._lacking = outside
-
-    def _known_in_turn(self, steps: Sequence[CompiledStep], scope: Json, turn: Turn) -> Steps:
-        saved: Json = {}
-        for step in steps:
-            start = time.perf_counter()
-            needs = self._needs(step.source)
-            if needs:
-                self._wait(step, step.source, needs, turn)
-                value = _UNKNOWN
-            elif step.when is not None and not self._evaluated(step, step.when, scope):
-                self._reports.add(step.id, "skipped", 0, start)
-                continue
-            else:
-                value = yield from self._do(step, scope, start, turn)
-            if step.save_as is not None and value is _UNKNOWN:
-                self._lacking[step.save_as] = f"the result of {step.id}"
-                self._lacking_in_turns.add(step.save_as)
-            elif step.save_as is not None:
-                saved[step.save_as] = scope[step.save_as] = value
         return saved
 
     def _do(self, step: CompiledStep, scope: Json, start: float, turn: Turn | None = None) -> Steps:
@@ -196,11 +183,11 @@ class Rehearsal(Machine):
             of = "the answer to" if step.kind == "prompt" else "the result of"
             self._lacking[step.save_as] = f"{of} {step.id}"
 
-    def _is_uncertain(self, step: CompiledStep, source: Step) -> bool:
+    def _is_uncertain(self, step: CompiledStep) -> bool:
         """Return whether a step may have failed only because a call before it was not made."""
         if not self._written:
             return False
-        names = _names_of(msgspec.to_builtins(source)) | {step.save_as}
+        names = _names_of(msgspec.to_builtins(step.source)) | {step.save_as}
         return step.kind in _CALLS or not names.isdisjoint(self._stale)
 
     # --- what is shown ----------------------------------------------------------------------------
@@ -217,9 +204,8 @@ class Rehearsal(Machine):
         found = [what for name, what in self._lacking.items() if name in names]
         return list(dict.fromkeys(found))
 
-    def _wait(
-        self, step: CompiledStep, source: Step, needs: list[str], turn: Turn | None = None
-    ) -> None:
+    def _wait(self, step: CompiledStep, needs: list[str], turn: Turn | None = None) -> None:
+        source = step.source
         if isinstance(source, ToolStep | UdfStep) and self._acts(step):
             self._plan(step, source, self._scope, turn, needs)
         elif isinstance(source, ForEachStep):

@@ -1,14 +1,16 @@
 """A run: its result, its events, and the exceptions that end it before its last step."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeVar, get_origin
 
 import msgspec
 
 from em.errors import EmError, NoEffect, NotAllowed, RoutineError, WorkflowError
-from em.log.kinds import event_body
+from em.log.event import Event
+from em.log.kinds import Edge, event_body, event_flow
 from em.log.summary import Summary, event_summary, shown_text, shown_value
 from em.runner.reason import Reason
 from em.values.canonical import Json
@@ -186,6 +188,17 @@ class RunEnded(msgspec.Struct, frozen=True):
     failure: Value[Json | None] = None
     reason: Value[Json | None] = None
     from_events: list[str] = []
+
+
+@event_flow("run_started")
+def later_events(events: Sequence[Event]) -> Iterator[Edge]:
+    """Yield an edge from each event to the next, which may hold something of it.
+
+    Which of the input and of earlier results a step used is in its routine, which may be gone. So
+    what came later is forgotten with what came before.
+    """
+    for before, after in pairwise(events):
+        yield before.id, after.id
 
 
 VALUES = frozenset(

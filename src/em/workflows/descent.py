@@ -12,7 +12,7 @@ import msgspec
 from em.errors import EmError
 from em.log.event import Event, inner_run_id, run_stream
 from em.log.kinds import ONLY, Edge, event_flow
-from em.runner.lineage import later_events
+from em.runner.run import later_events
 from em.values.canonical import Json
 from em.workflows.plan import ROUTINE, Plan, PlannedStep, plan_of
 
