@@ -665,23 +665,14 @@ def test_the_last_test_run_or_push_is_the_outcome_of_a_session(
     assert session(*commands).outcome == outcome
 
 
-@pytest.mark.parametrize(
-    ("commands", "outcome"),
-    [
-        ([("cd web && CI=1 npm test -- --run", "ok", False)], "success"),
-        ([("pytest 2>&1 | tail -3", "1 failed", False)], "failure"),
-        ([("cat > run.sh <<'EOF'\npytest\nEOF", "", False)], "unknown"),
-        ([("git commit -m 'run pytest, then git push'", "", False)], "unknown"),
-    ],
-)
-def test_a_test_run_is_recognised_without_the_parser_of_commands(
-    monkeypatch: pytest.MonkeyPatch, commands: list[tuple[str, str, bool]], outcome: str
+def test_without_the_parser_of_commands_a_test_run_decides_nothing(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def missing(_text: str) -> None:
         raise MissingExtra("shell", "reading shell commands")
 
     monkeypatch.setattr(outcomes, "parse", missing)
-    assert session(*commands).outcome == outcome
+    assert session(("pytest", "1 passed", False)).outcome == "unknown"
 
 
 @pytest.mark.parametrize("words", [check.words for check in CHECKS])

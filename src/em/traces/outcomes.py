@@ -6,8 +6,7 @@ command line; behind a pipe it is another program's, and then what the test run 
 
 import re
 import shlex
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -74,11 +73,8 @@ _NEEDED = frozenset(
 )
 """Most commands are no checks: these two tell them without reading their words."""
 _EXPECTED = tuple((check, check.words.split()) for check in CHECKS)
-_HERE = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1")
-_REDIRECT = re.compile(r"(?<!\d)\d*>&-?\d*|&>>?")  # its `&` does not end a command
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _SHELLS = frozenset({"bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh", "/usr/bin/bash"})
-_ENDS = frozenset({";", "&", "&&", "|", "|&", "||", "(", ")", "\n"})
 _RUNNING = "Process running with session ID"
 
 
@@ -160,9 +156,7 @@ def _simple_commands(command: str) -> Iterable[_SimpleCommand]:
     """Return the simple commands of a command line, also those in blocks and substitutions."""
     try:
         script = parse(command)
-    except MissingExtra:
-        return _split(command)
-    except Opaque:
+    except (MissingExtra, Opaque):
         return ()  # nobody knows what it runs
     text = command.strip()
     is_grouped = text[0] in "({" and text[-1] in ")}"
@@ -188,46 +182,6 @@ def _may_check(command: str) -> bool:
         else:
             return True
     return False
-
-
-def _without_documents(command: str) -> str:
-    """Return a command line without the texts that it hands to programs (`<<EOF`)."""
-    lines = command.split("\n")
-    ends: dict[str, list[int]] = {}
-    for number, line in enumerate(lines):
-        ends.setdefault(line.split(maxsplit=1)[0] if line.strip() else "", []).append(number)
-    kept, number = [], 0
-    while number < len(lines):
-        line, number = lines[number], number + 1
-        kept.append(line)
-        found = _HERE.search(line)
-        later = ends.get(found[2], []) if found else []
-        if found and (at := bisect_left(later, number)) < len(later):
-            kept[-1] += lines[later[at]].lstrip(" \t").removeprefix(found[2])
-            number = later[at] + 1
-    return "\n".join(kept)
-
-
-def _split(command: str) -> Iterator[_SimpleCommand]:
-    """Yield the simple commands of a command line, for where the extra `shell` is not installed.
-
-    A test run is recognised there too, since importing needs no extra. Blocks are not understood.
-    """
-    text = _REDIRECT.sub(" > ", _without_documents(command))
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()\n")
-    lexer.whitespace = " \t\r"
-    words: list[str] = []
-    try:
-        for token in lexer:
-            if token.strip(";&|()\n") and token not in _ENDS:
-                words.append(token)
-            elif words:
-                yield _SimpleCommand(words)
-                words = []
-    except ValueError:  # a quote that is not closed
-        return
-    if words:
-        yield _SimpleCommand(words)
 
 
 def check_of(words: Sequence[str]) -> CheckCommand | None:
