@@ -12,6 +12,7 @@ import msgspec
 from em.errors import RoutineError
 from em.values.canonical import Json
 from em.values.line import FORMATS
+from em.values.mismatch import Where, dotted
 
 _META = "https://json-schema.org/draft/2020-12/schema"
 _NOT_VALID = "not a valid JSON Schema: "
@@ -21,15 +22,10 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 def problems(schema: Json, value: Any) -> Iterator[tuple[str, str]]:
     """Yield the path and the problem of everything in a value that its schema refuses."""
     for where, message in value_problems(schema, value):
-        yield _written_path(where), message
+        yield dotted(where), message
 
 
-def _written_path(parts: Iterable[str | int]) -> str:
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
-    return path.lstrip(".")
-
-
-def value_problems(schema: Any, value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def value_problems(schema: Any, value: Any) -> Iterator[tuple[Where, str]]:
     """Do the same, with the path as a tuple of its parts."""
     if _is_unloaded() and _is_simple(schema) and _simply_fits(schema, value):
         return
@@ -70,7 +66,7 @@ def _misfits(schema: Json, value: Any) -> Iterator[Misfit]:
         found = value
         for part in error.instance_path:
             found = found[part]
-        where = _written_path(error.instance_path)
+        where = dotted(tuple(error.instance_path))
         yield Misfit(where, str(error.message), {str(word): wanted}, found)
 
 
@@ -100,7 +96,7 @@ def schema_problem(schema: Any) -> str | None:
     return next((message for _, message in schema_problems(schema)), None)
 
 
-def schema_problems(schema: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def schema_problems(schema: Any) -> Iterator[tuple[Where, str]]:
     """Yield everything that is wrong with a JSON Schema: where, and what."""
     if _is_unloaded() and _is_simple(schema):
         return
