@@ -31,7 +31,7 @@ from em.clients.skill import Skill
 from em.compiler.proposals import note_told
 from em.errors import EmError
 from em.memory import Memory
-from em.traces.exclusion import is_left_alone
+from em.traces.intake import is_left_alone
 from em.values.canonical import Json
 
 LARGEST = 16 * 1024 * 1024

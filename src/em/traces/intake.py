@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from em.errors import Conflict, InputError
+from em.errors import Conflict, EmError, InputError
 from em.log.event import TRACE_PREFIX, Draft, Event, EventQuery, trace_stream, transcript_stream
 from em.redaction.redactor import MARKER
+from em.settings import Settings
 from em.store.protocol import Commit, Store
-from em.traces.exclusion import is_left_alone
 from em.traces.outcomes import command_of, outcome_of_call
 from em.traces.trace import KeptTrace, Outcome, Source, end_of, kept_trace
 from em.values.canonical import Json
@@ -678,6 +678,25 @@ class Intake:
         for stream, drafts in self._gathered.items():
             if stream.startswith(TRACE_PREFIX):
                 yield kept_trace([_as_event(draft, n) for n, draft in enumerate(drafts)])
+
+
+IGNORE = ".emignore"
+"""The file of a folder whose sessions em must not record."""
+
+
+def is_left_alone(folder: Path) -> bool:
+    """Return whether a folder, or one that it is in, says that em must not record there.
+
+    It says so with a file `.emignore`, or with `record: false` in em.yaml. An em.yaml that can't be
+    read may say so too.
+    """
+    for place in (folder, *folder.parents):
+        try:
+            if (place / IGNORE).exists() or not Settings.load(place, {}, tells=False).record:
+                return True
+        except (EmError, OSError):
+            return True
+    return False
 
 
 def _is_redacted(value: Any) -> bool:
