@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from em import Engine
 from em.behaviour.codec import NotEncodable, decode, encode, is_plain
-from em.redaction.patterns import is_secret_name
+from em.redaction.names import is_secret_name
 from em.values.canonical import identical
 from strategies import examples
 

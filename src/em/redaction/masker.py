@@ -72,6 +72,8 @@ class Masker:
 
     def _patterns(self) -> Sequence[Pattern]:
         """Return what finds all markers and forms; compiled when it is first needed."""
+        if self._process != os.getpid():
+            self._lock = threading.Lock()  # the parent's may have been held when it forked
         with self._lock:
             if self._finder is None or self._process != os.getpid():
                 outlive(self._finder)

@@ -16,20 +16,26 @@ import re2
 from em import deadline
 from em.errors import UsageError
 from em.redaction.linear import Pattern, compiled, compiled_text, error, is_all, made_once, options
-from em.redaction.patterns import (
-    FIELD_ANCHORS,
+from em.redaction.names import ANCHORS, is_secret_name
+from em.redaction.signatures import Signature, signatures
+from em.redaction.slots import (
     LONGEST_VALUE,
+    Found,
     end_of_value,
     first_of,
+    is_between,
+    named_secrets,
+)
+from em.redaction.strength import (
+    CHOSEN,
+    RANDOM,
     is_placeholder,
     is_plausible,
+    is_random,
     is_reference,
-    is_secret_name,
+    strength,
 )
-from em.redaction.places import Found, column_secrets, is_between, named_secrets
-from em.redaction.plain import Plain
-from em.redaction.randomness import is_random
-from em.redaction.signatures import SIGNATURES, Signature
+from em.redaction.view import QUOTES, View
 
 NAMES_KEPT = 4096
 FEW_NAMES = 64
@@ -45,19 +51,23 @@ LONGEST_KEY = 20_000
 _SCHEMA_WORDS = frozenset({"type", "$ref", "properties", "anyOf", "oneOf", "allOf", "description"})
 
 
+def _of_anchors(**changes: Any) -> Any:
+    return options(encoding=re2.Options.Encoding.UTF8, case_sensitive=False, **changes)
+
+
 def _any_anchor() -> Pattern:
     """Return a pattern that matches in every text with a secret, in any case."""
-    words = [FIELD_ANCHORS, *(part for one in SIGNATURES for part in one.anchors.split(" "))]
+    words = [ANCHORS, *(part for one in signatures() for part in one.anchors.split(" "))]
     source = "|".join(dict.fromkeys(words))
-    return re2.compile(source.encode(), options(case_sensitive=False, never_capture=True))
+    return re2.compile(source, _of_anchors(never_capture=True))
 
 
 def _anchors() -> Any:
     """Return the set of the anchors of each signature, and at its end of what stands in names."""
-    anchors = re2.Set.SearchSet(options(case_sensitive=False))
-    for signature in SIGNATURES:
-        anchors.Add(signature.anchors.replace(" ", "|").encode())
-    anchors.Add(FIELD_ANCHORS.encode())
+    anchors = re2.Set.SearchSet(_of_anchors())
+    for signature in signatures():
+        anchors.Add(signature.anchors.replace(" ", "|"))
+    anchors.Add(ANCHORS)
     anchors.Compile()
     return anchors
 
@@ -252,34 +262,35 @@ def _replaced(text: str, secrets: Sequence[Found]) -> str:
 
 def _secrets_in(text: str) -> Iterator[Found]:
     """Yield the secrets of a text: by their form first, then by the names before them."""
-    plain = Plain(text)
+    view = View(text)
     there = set(made_once("anchors", _anchors).Match(text.encode("utf-8", "replace")) or ())
-    for number, signature in enumerate(SIGNATURES):
+    for number, signature in enumerate(signatures()):
         if number in there:
-            yield from (_placed(plain, found) for found in _signed(plain, signature))
-    if len(SIGNATURES) in there:
-        yield from (_placed(plain, found) for found in named_secrets(plain))
-        yield from (_placed(plain, found) for found in column_secrets(plain))
+            yield from (_placed(view, found) for found in _signed(view, signature))
+    if len(signatures()) in there:
+        yield from (_placed(view, found) for found in named_secrets(view))
 
 
-def _placed(plain: Plain, found: Found) -> Found:
-    return Found(*plain.span(found.start, found.end), found.name)
+def _placed(view: View, found: Found) -> Found:
+    return Found(*view.span(found.start, found.end), found.name)
 
 
-def _signed(plain: Plain, signature: Signature) -> Iterator[Found]:
+def _signed(view: View, signature: Signature) -> Iterator[Found]:
     """Yield the secrets of one form."""
     pattern = compiled(signature.pattern)
     groups = pattern.groupindex
     group = groups.get(b"secret", 0)
-    for match in pattern.finditer(plain.data):
+    for match in pattern.finditer(view.data):
         deadline.check()
         start, end = match.span(group)
         if signature.form == "block":
-            end = _end_of_key(plain.data, end)
+            end = _end_of_key(view.data, end)
         elif "unquoted" in signature.form:
-            end = start + end_of_value(plain.original(start, end)[:LONGEST_VALUE], in_a_url=False)
+            end = start + end_of_value(
+                view.data[start : min(end, start + LONGEST_VALUE)], in_a_url=False
+            )
         name = match.group(b"name").decode() if b"name" in groups else ""
-        text = plain.original(start, end) if end > start else ""
+        text = view.original(start, end) if end > start else ""
         if text and _has_form(signature, name, text):
             yield Found(start, end, name or signature.name)
 
@@ -292,7 +303,7 @@ def _has_form(signature: Signature, name: str, secret: str) -> bool:
     has_digit = any(map(str.isdigit, secret))
     match signature.form.split(" ")[0]:
         case "opaque":  # ordinary words stand there too: "bearer authentication"
-            fits = has_digit or "=" in secret or is_random(secret)
+            fits = has_digit or "=" in secret or (is_random(secret) and "." not in secret)
         case "mixed":
             fits = has_digit and (len(secret) > _LONG or any(map(str.isupper, secret)))
         case "no":  # port
@@ -301,6 +312,10 @@ def _has_form(signature: Signature, name: str, secret: str) -> bool:
             fits = not secret.startswith(("env:", "file:", "fd:", "stdin"))
         case "digit":
             fits = has_digit
+        case "chosen":
+            fits = strength(secret) >= CHOSEN
+        case "random":
+            fits = strength(secret) >= RANDOM
         case _:
             fits = True
     return fits
@@ -308,7 +323,7 @@ def _has_form(signature: Signature, name: str, secret: str) -> bool:
 
 _LONG = 42
 _LAST_LINE = r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-_BODY = r"(?:[A-Za-z0-9+/=\s:,.\\\"'()>|;]|-[^-])*"
+_BODY = rf"(?:[A-Za-z0-9+/=\s:,.\\()>|;{QUOTES}]|-[^-])*"
 
 
 def _end_of_key(data: bytes, start: int) -> int:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from em.errors import InvalidRoutine
-from em.redaction.patterns import is_secret_name
+from em.redaction.names import is_secret_name
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
 from em.runner.expressions.selection import ABSENT, OMITTED
 from em.settings import McpServer
