@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import closing
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -44,23 +43,23 @@ def _memory(ctx: click.Context) -> str | None:
 
 
 def _routines(ctx: click.Context) -> Iterator[str]:
+    from em.memory import Memory
     from em.runner.package import kept_routines
-    from em.store import open_store
 
-    with closing(open_store(_memory(ctx), create=False)) as store:
+    with Memory(_memory(ctx), create=False) as memory:
         yield from dict.fromkeys(
             one.name
-            for one in kept_routines(store)
+            for one in kept_routines(memory.store)
             if one.retired_at is None and one.body is not None
         )
 
 
 def _subjects(ctx: click.Context) -> Iterator[str]:
+    from em.memory import Memory
     from em.state.portions import subjects_of
-    from em.store import open_store
 
-    with closing(open_store(_memory(ctx), create=False)) as store:
-        yield from subjects_of(store)
+    with Memory(_memory(ctx), create=False) as memory:
+        yield from subjects_of(memory.store)
 
 
 def _workflows(ctx: click.Context) -> Iterator[str]:

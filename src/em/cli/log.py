@@ -81,12 +81,12 @@ def append(body: str, stream: str, kind: str, subject: str | None, at: str | Non
 @limited(100, least=0)
 def show(*, event_id: str | None, after: int, limit: int, **chosen: Any) -> None:
     """Show events, oldest first."""
-    events_log = open_memory().log
+    memory = open_memory()
     if event_id is not None:
-        event = find_event(events_log, event_id)
+        event = find_event(memory, event_id)
         emit(event, lambda: _print_whole(event))
         return
-    events = list(events_log.read(**chosen, after=after, limit=limit + 1))
+    events = list(memory.log.read(**chosen, after=after, limit=limit + 1))
     more, events = len(events) > limit, events[:limit]
 
     def text() -> None:
@@ -438,7 +438,7 @@ def forget(
             raise StoreBusy(finished.scrub_problem)
         emit({"scrubbed": True}, "scrubbed: the files contain nothing that was erased")
         return 0
-    events = [find_event(memory.log, given) for given in event_ids]
+    events = [find_event(memory, given) for given in event_ids]
     for event in events:
         if event.kind == "erased":
             raise UsageError("the record of an erasure can't be erased", place=f"event {event.id}")

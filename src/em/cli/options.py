@@ -22,7 +22,6 @@ from em.memory import Memory
 from em.runner.tools import ToolRegistry
 from em.runner.tools.permissions import settings_for
 from em.settings import AllowSettings, Settings, memory_above, repository_root
-from em.store.log import Log
 from em.store.protocol import Store
 from em.values.files import open_file, reading_from, skip_bom
 from em.values.paths import is_unicode, shown
@@ -222,15 +221,15 @@ def address() -> str:
     return db if "://" in db else str(Path(db).expanduser().resolve())
 
 
-def find_event(log: Log, given: str) -> Event:
+def find_event(memory: Memory, given: str) -> Event:
     """Find an event by its id, or by its number in the log."""
     try:
-        return log.get(given)
+        return memory.log.get(given)
     except NotFound as error:
         if not (given.isascii() and given.isdecimal() and len(given) < 19):
             raise
         number = int(given)
-        for event in log.read(after=number - 1, limit=1) if number else ():  # the first is 1
+        for event in memory.log.read(after=number - 1, limit=1) if number else ():  # the first is 1
             if event.seq == number:
                 return event
         raise NotFound(f"no event has the number {number}", fix=error.fix) from None

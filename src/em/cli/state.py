@@ -297,7 +297,7 @@ def why(subject: str, what: str) -> int:
     try:
         known = found.origins(what)
     except NotFound:
-        known = found.origins(find_event(memory.log, what).id)
+        known = found.origins(find_event(memory, what).id)
 
     def text() -> None:
         for one in known:
@@ -329,7 +329,7 @@ def correct(subject: str, event: str, changes: tuple[str, ...]) -> None:
     """
     memory = open_memory()
     given = {name: json_or_text(value) for name, value in pairs(changes, "FIELD=VALUE").items()}
-    decided = memory.subjects.correct(subject, find_event(memory.log, event).id, given, by=person())
+    decided = memory.subjects.correct(subject, find_event(memory, event).id, given, by=person())
     memory.subjects.checkpoint(subject)
     emit({"event_id": decided}, f"corrected: event {decided}")
 
@@ -349,7 +349,7 @@ def retract(subject: str, what: str) -> None:
         decided = memory.subjects.retract(subject, what, by=person())
     except NotFound as no_field:
         try:
-            found = find_event(memory.log, what).id
+            found = find_event(memory, what).id
         except NotFound as no_event:
             raise (no_event if what.isdecimal() else no_field) from None
         decided = memory.subjects.retract(subject, found, by=person())
@@ -367,7 +367,7 @@ def accept(subject: str, event: str) -> None:
     em state accept ana 42
     """
     memory = open_memory()
-    decided = memory.subjects.accept(subject, find_event(memory.log, event).id, by=person())
+    decided = memory.subjects.accept(subject, find_event(memory, event).id, by=person())
     memory.subjects.checkpoint(subject)
     emit({"event_id": decided}, f"accepted: event {decided}")
 
@@ -632,14 +632,14 @@ def resolve(
         )
     memory = open_memory()
     if field is None:
-        found = find_event(memory.log, str(undo)).id
+        found = find_event(memory, str(undo)).id
         decided = memory.subjects.undo(subject, found, by=person())
     else:
         given: dict[str, Any] = {"policy": policy, "by": person()}
         if value is not None:
             given["value"] = json_or_text(value)
         if event_id is not None:
-            given["event"] = find_event(memory.log, event_id).id
+            given["event"] = find_event(memory, event_id).id
         if order is not None:
             given["order"] = [source.strip() for source in order.split(",")]
         decided = memory.resolve(subject, field, **given)
