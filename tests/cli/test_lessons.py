@@ -46,7 +46,7 @@ def test_reflect_keeps_nothing_without_store_and_all_of_it_with(tmp_path: Path) 
     found = em(
         "--db", "h.db", "lessons", "retrieve", "debug a failing insert of an order", "--json"
     ).json
-    assert [one["id"] for one in found["heuristics"]] == [kept["id"]]
+    assert [one["heuristic"]["id"] for one in found["heuristics"]] == [kept["id"]]
     assert (
         em("--db", "h.db", "lessons", "retrieve", "bake bread").err == "no lesson fits this task\n"
     )
@@ -124,7 +124,7 @@ def test_a_lesson_that_only_a_page_led_to_is_told_once_it_is_accepted(tmp_path: 
     assert (kept["lesson"]["source"], bool(kept["lesson"]["doubt"])) == ("web", True)
     assert em("--db", "h.db", "lessons", "accept", kept["id"]).code == 0
     (found,) = em("--db", "h.db", "lessons", "retrieve", task, "--json").json["heuristics"]
-    assert found["id"] == kept["id"]
+    assert found["heuristic"]["id"] == kept["id"]
 
 
 def test_an_empty_trace_teaches_nothing(tmp_path: Path) -> None:

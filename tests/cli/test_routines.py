@@ -77,7 +77,6 @@ def test_a_run_is_cancelled_and_retried_from_the_terminal(tmp_path: Path) -> Non
     twice = em("runs", "cancel", run)
     assert twice.code == 2
     assert "the run is over: cancelled" in twice.err
-    assert em("workflow", "cancel", run).code != 0, "it is no workflow's"
     retry = ("resume", run, "--retry", "--tools", "t.py", "--answers", '{"ask": {"ok": "y"}}')
     assert em(*retry).code == 1
     assert "there.txt" in em("runs", "show", run).out

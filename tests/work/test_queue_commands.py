@@ -216,6 +216,6 @@ def test_waiting_jobs_are_listed_behind_any_number_of_done_ones(on_sqlite: Workp
     with on_sqlite.queue() as queue:
         (run,) = queue.runs([waits])
     assert "this job has ended, and its run waits for an answer" in refused.err
-    assert f"em workflow cancel {run}" in refused.err
+    assert f"em runs cancel {run}" in refused.err
     done = em("queue", "list", "--state", "done", "--limit", "9", "--json", *db).json["jobs"]
     assert len(done) == 3

@@ -111,7 +111,7 @@ def test_without_keys_they_complete_or_ask_and_none_is_silently_repeated(
         assert report.waiting
         assert report.done + len(report.waiting) == RUNS
         for run, how in report.waiting.items():
-            assert how == f"em workflow resume {run}"
+            assert how == f"em resume {run}"
 
 
 def most_at_a_time(folder: Path) -> int:

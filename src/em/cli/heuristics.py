@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from em.cli.command import group
 from em.cli.options import (
@@ -57,8 +58,7 @@ def list_(limit: int, retired: bool, **chosen: Any) -> None:
         print_table(columns, [_row(one) for one in found], may_go=("how",))
         note_more(older)
 
-    rows = [as_json(one) for one in found]
-    emit({"heuristics": rows, **next_of(older)}, text)
+    emit({"heuristics": found, **next_of(older)}, text)
 
 
 def _why_none(store: Store, **chosen: Any) -> str:
@@ -83,17 +83,6 @@ def _state(one: Heuristic) -> str:
     return "older rules" if one.lesson.is_outdated else "doubted" if one.lesson.doubt else ""
 
 
-def as_json(one: Heuristic) -> dict[str, Any]:
-    """Return a heuristic as `--json` prints it."""
-    return {
-        "id": one.id,
-        "lesson": one.lesson,
-        "use": one.use,
-        "at": one.at,
-        "retired": one.retired,
-    }
-
-
 @lessons.command("show")
 @click.argument("heuristic_id", metavar="ID")
 def show(heuristic_id: str) -> None:
@@ -111,7 +100,7 @@ def show(heuristic_id: str) -> None:
                 if ids:
                     click.echo(f"    {name}: {', '.join(ids)}")
 
-    emit({**as_json(one), "evidence": evidence}, text)
+    emit({**msgspec.structs.asdict(one), "evidence": evidence}, text)
 
 
 def _print_lesson(one: Heuristic) -> None:
@@ -180,7 +169,7 @@ def _print_changed(found: list[Heuristic], what: str) -> None:
             gone = " (retired: its runs keep failing)" if what == "recorded" and one.retired else ""
             click.echo(f"{one.id} {what}{gone}")
 
-    emit({"heuristics": [as_json(one) for one in found]}, text)
+    emit({"heuristics": found}, text)
 
 
 @lessons.command("reflect")
@@ -299,8 +288,7 @@ def retrieve(
             for one in briefing.heuristics:
                 _print_ranked(one)
 
-    found = [flat(one) for one in briefing.heuristics]
-    emit({"text": briefing.text, "heuristics": found, "notes": briefing.notes}, show_text)
+    emit(briefing, show_text)
 
 
 def _print_ranked(one: Ranked) -> None:
@@ -310,17 +298,6 @@ def _print_ranked(one: Ranked) -> None:
     click.echo(f"  do      {printable(one.heuristic.lesson.action)}")
     click.echo(f"  known   {one.heuristic.use.seen}")
     click.echo(f"  reasons {reasons}")
-
-
-def flat(one: Ranked) -> dict[str, object]:
-    """Return a ranked heuristic as `--json` prints it."""
-    return {
-        "id": one.heuristic.id,
-        "score": round(one.score, 4),
-        "reasons": {name: round(part, 4) for name, part in one.reasons.items()},
-        "lesson": one.heuristic.lesson,
-        "use": one.heuristic.use,
-    }
 
 
 @lessons.command("evaluate")

@@ -193,19 +193,10 @@ def clear(older_than: str) -> None:
 @click.option("--each", metavar="FILE", help="Queue a run for each line of JSON, its input.")
 @click.option("--subject", metavar="NAME", help="Who the runs are about. Forgotten with them.")
 @queueing
-def run(
-    routine: str,
-    input_file: str | None,
-    each: str | None,
-    subject: str | None,
-    queue: str | None,
-    chunk: int,
-    wait: bool,
-) -> int:
+def run(routine: str, input_file: str | None, each: str | None, wait: bool, **how: Any) -> int:
     """Queue runs of a stored routine. ROUTINE is its name; the current version is used."""
     opened = open_queue()
-    given = _given(input_file, each, {}, "--input")
-    jobs = opened.add_runs(routine, given, chunk=chunk, queue=queue, subject=subject)
+    jobs = opened.add_runs(routine, _given(input_file, each, {}, "--input"), **how)
     return report_queued(opened, jobs, routine, wait=wait)
 
 
@@ -248,27 +239,15 @@ def enqueue(
     params: Sequence[str],
     params_file: str | None,
     each: str | None,
-    prompt: str | None,
-    file: str | None,
-    subject: str | None,
-    queue: str | None,
-    chunk: int,
     wait: bool,
+    **how: Any,
 ) -> int:
     """Queue runs of a workflow, as it is written now."""
     from em.workflows.definition import WorkflowFile, typed_params
 
-    words = typed_params(WorkflowFile(file).workflow(name), pairs(params))
+    words = typed_params(WorkflowFile(how["file"]).workflow(name), pairs(params))
     opened = open_queue(create=True)
-    jobs = opened.add_workflow_runs(
-        name,
-        _given(params_file, each, words, "--params"),
-        prompt=prompt,
-        file=file,
-        chunk=chunk,
-        queue=queue,
-        subject=subject,
-    )
+    jobs = opened.add_workflow_runs(name, _given(params_file, each, words, "--params"), **how)
     return report_queued(opened, jobs, name, wait=wait)
 
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 import click
-import msgspec
 
 from em.cli.command import command
 from em.cli.options import open_memory, pairs
@@ -59,7 +58,7 @@ def recall(words: tuple[str, ...], embed: bool, metadata: tuple[str, ...], **cho
                 ("SCORE", "AT", "BY", "EVENT", "TEXT"), rows, may_go=("BY", "AT"), whole=("EVENT",)
             )
 
-    emit(lambda: {"passages": list(map(_as_dict, found)), "notes": found.notes}, text)
+    emit({"passages": list(found), "notes": found.notes}, text)
 
 
 def _embed(memory: Memory, *, searches: bool) -> None:
@@ -91,12 +90,3 @@ def _print_windows(found: list[Passage]) -> None:
             sign = ">" if item.number == passage.number else " "
             by = f"{item.speaker or item.role}: " if item.speaker or item.role else ""
             click.echo(f"{sign} {printable(by + item.text)}")
-
-
-def _as_dict(passage: Passage) -> dict[str, Any]:
-    shown: dict[str, Any] = msgspec.to_builtins(passage)
-    del shown["number"]  # an internal number of the index
-    shown["neighbours"] = [_as_dict(item) for item in passage.neighbours]
-    for item in shown["neighbours"]:
-        del item["neighbours"], item["score"]
-    return shown

@@ -60,7 +60,6 @@ from em.runner.history import (
     STATUSES,
     PastRun,
     PastStep,
-    RunKind,
     Saved,
     find_runs,
     read_run,
@@ -321,31 +320,40 @@ def _by_name(package: Package, named: Sequence[str], known: dict[str, Any]) -> d
 @click.option(
     "--input", "input_file", metavar="FILE", help="The same input again, if it contained secrets."
 )
+@click.option("--prompt", help="The same prompt of a workflow again, if it contained secrets.")
 @click.option("--retry", is_flag=True, help="Take up a failed or cancelled run where it stopped.")
 @_shared
 def resume(
     *,
     run_id: str,
     input_file: str | None,
+    prompt: str | None,
     retry: bool,
     answers: str | None,
     yes: bool,
     **shared: Any,
 ) -> int:
-    """Resume RUN, which was interrupted or waits for an answer.
+    """Resume RUN, of a routine or a workflow, which was interrupted or waits for an answer.
 
     No call with an effect is made twice; until the first one, reads are made again. If a step with
     an effect was interrupted, you are asked what became of it.
     """
     memory = open_memory()
-    past = read_run(memory.store, run_id)
+    past = read_run(memory.store, run_id, kind=None)
+    given = _answers(answers)
+    known = read_object(input_file) if input_file else None
+    if past.is_workflow:
+        from em.cli.workflow import resume_workflow
+
+        more: dict[str, Any] = {"params": known, "prompt": prompt, "retry": retry, "by": person()}
+        return resume_workflow(run_id, answers=given, yes=yes, shared=shared, **more)
     again = _given(Path(past.folder or "/"), shared)
-    if input_file:
-        again["input_data"] = read_object(input_file)
+    if known is not None:
+        again["input_data"] = known
     go = _resuming(memory, run_id, again)
     first = _resuming(memory, run_id, {**again, "retry": True, "by": person()}) if retry else go
     recorded = partial(_recorded_of, memory, past)
-    result = converse(first, go, _answers(answers), yes=yes, recorded=recorded)
+    result = converse(first, go, given, yes=yes, recorded=recorded)
     return _print_end(memory, run_id, result, again["resume_with"])
 
 
@@ -724,13 +732,9 @@ def show(run_id: str) -> None:
 @runs.command("cancel")
 @click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
 def cancel(run_ids: tuple[str, ...]) -> None:
-    """Stop runs before their next step, wherever they run. What was done stays done."""
-    cancel_from_here(open_memory(), run_ids, "routine")
-
-
-def cancel_from_here(memory: Memory, run_ids: Sequence[str], kind: RunKind) -> None:
-    """Cancel runs in the name of the person at the terminal, and print what became of them."""
-    found = [cancel_run(memory.store, one, by=person(), kind=kind) for one in run_ids]
+    """Stop runs of routines and workflows before their next step. What was done stays done."""
+    store = open_memory().store
+    found = [cancel_run(store, one, by=person()) for one in run_ids]
     data = [{"run": one.run_id, "status": one.status} for one in found]
     emit({"runs": data}, f"cancelled: {count(len(found), 'run')}")
 

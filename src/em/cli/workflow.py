@@ -30,7 +30,6 @@ from em.cli.options import (
     note_more,
     open_memory,
     pairs,
-    person,
     read_object,
     with_tools,
 )
@@ -46,16 +45,16 @@ from em.cli.output import (
 )
 from em.cli.queue import enqueue
 from em.cli.routine import print_problems
-from em.cli.run import cancel_from_here
 from em.errors import NotFound, UsageError, WorkflowError
-from em.log.summary import Cursor
-from em.runner.history import STATUSES, RunSummary, find_runs
+from em.log.summary import Cursor, Totals
+from em.runner.history import STATUSES, RunFilter, RunSummary, find_runs
+from em.runner.journal import how_to_resume
 from em.runner.package import keep_routine, write_files
 from em.runner.tools import ToolRegistry
 from em.values.ids import new_id
 from em.values.mismatch import closest
 from em.values.times import parse_duration
-from em.workflows.definition import Param, WorkflowDef, WorkflowFile, typed_params
+from em.workflows.definition import WorkflowDef, WorkflowFile, typed_params
 from em.workflows.inspection import (
     Rehearsed,
     RunView,
@@ -105,16 +104,7 @@ def list_(file: str | None) -> None:
         else:
             note(f"no workflows in {file or 'em.yaml'}; write them under `workflows:`")
 
-    rows = [
-        {
-            "name": one.name,
-            "description": one.description,
-            "params": [_param(param) for param in one.parameters],
-            "steps": [step.name for step in one.steps],
-        }
-        for one in found
-    ]
-    emit({"workflows": rows}, text)
+    emit({"workflows": found}, text)
 
 
 def _row(one: WorkflowDef) -> tuple[str, ...]:
@@ -123,15 +113,6 @@ def _row(one: WorkflowDef) -> tuple[str, ...]:
         for param in one.parameters
     )
     return (one.name, params, str(len(one.steps)), one.description)
-
-
-def _param(param: Param) -> dict[str, Any]:
-    shown: dict[str, Any] = {"name": param.name, "required": param.is_required}
-    if not param.is_required:
-        shown["default"] = param.default
-    if param.type is not None:
-        shown["type"] = param.type
-    return shown
 
 
 @workflow.command("run")
@@ -161,7 +142,7 @@ def run(
     subject: str | None,
     **shared: Any,
 ) -> int:
-    """Run the workflow NAME. Every step is written to a journal: see `em workflow resume`."""
+    """Run the workflow NAME. Every step is written to a journal: see `em resume`."""
     answers, yes = shared.pop("answers"), shared.pop("yes")
     file = shared.pop("file")
     read = read_object(params_file) if params_file else {}
@@ -193,47 +174,27 @@ def run(
     return _print_end(workflows, run_id, result, options)
 
 
-@workflow.command("resume")
-@click.argument("run_id", metavar="RUN")
-@click.option("--retry", is_flag=True, help="Take up a failed or cancelled run where it stopped.")
-@click.option(
-    "--params",
-    "params_file",
-    metavar="FILE",
-    help="The same parameters again, if they contained secrets.",
-)
-@click.option("--prompt", help="The same prompt again, if it contained secrets.")
-@with_tools
-@answering
-def resume(
-    *, run_id: str, retry: bool, params_file: str | None, prompt: str | None, **shared: Any
+def resume_workflow(
+    run_id: str, *, answers: dict[str, Any], yes: bool, shared: dict[str, Any], **again: Any
 ) -> int:
-    """Resume RUN, which was interrupted or waits for an answer.
-
-    Completed steps don't run again. If a step with an effect was interrupted, you are asked what
-    became of it.
-    """
-    answers, yes = shared.pop("answers"), shared.pop("yes")
-    workflows = _workflows(None, shared)
-    again: dict[str, Any] = {"retry": retry, "prompt": prompt, "by": person()}
-    if params_file:
-        again["params"] = read_object(params_file)
+    """Go on with a run of a workflow: `em resume`; return the exit code."""
+    taken = {name: value for name, value in shared.items() if name in _OF_WORKFLOWS}
+    if odd := as_typed({name: shared[name] for name in shared.keys() - taken.keys()}):
+        raise UsageError(
+            "a workflow takes no such option", place=odd.split()[0], fix="leave it out"
+        )
+    workflows = _workflows(None, taken)
 
     def go(replies: dict[str, Any], watcher: Watcher) -> WorkflowResult:
         return workflows.resume(
             run_id, answers=replies, on_step=watcher.ended, on_start=watcher.began, **again
         )
 
-    replies = read_object(answers) if answers else {}
-    result = converse(go, go, replies, yes=yes)
-    return _print_end(workflows, run_id, result, as_typed(shared))
+    return _print_end(workflows, run_id, converse(go, go, answers, yes=yes), as_typed(taken))
 
 
-@workflow.command("cancel")
-@click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
-def cancel(run_ids: tuple[str, ...]) -> None:
-    """Stop runs before their next step, wherever they run. What was done stays done."""
-    cancel_from_here(open_memory(), run_ids, "workflow")
+_OF_WORKFLOWS = {"tools", "allow_command", "allow_folder", "allow_host", "allow_env"}
+"""Options of `em resume` that a workflow takes."""
 
 
 @workflow.command("inspect")
@@ -265,18 +226,24 @@ def inspect(
         raise UsageError("give only one of RUN, --recent and --all", place="inspect")
     workflows = _workflows()
     if run_id is None and not recent:
-        store = open_memory().store
-        page = find_runs(
-            store, "workflow", name=name, status=status, limit=limit, **listed(**chosen)
-        )
-        rows = [_line(one) for one in page.runs]
-        left = _statistics(workflows, {"name": name, "status": status, **chosen}) if every else {}
+        only = listed(**chosen)
+        wanted: RunFilter = {
+            "name": name,
+            "status": status,
+            "subjects": only["subjects"],
+            "since": only["since"],
+            "until": only["until"],
+        }
+        before = only["before"]
+        page = find_runs(workflows.store, "workflow", before=before, limit=limit, **wanted)
+        memory = workflows.statistics(**wanted) if every else ()
 
         def text() -> None:
-            _print_runs(rows, page.older)
-            _print_statistics(left.get("memory"))
+            _print_runs(page.runs, page.older)
+            _print_totals(memory)
 
-        emit({"runs": rows, **next_of(page.older), **left}, text)
+        left = {"memory": memory} if every else {}
+        emit({"runs": page.runs, **next_of(page.older), **left}, text)
         return
     if run_id is None:
         newest = workflows.runs(limit=1)
@@ -414,19 +381,15 @@ def _print_end(
 ) -> int:
     """Print how a run ended, or how to resume it; return the exit code."""
     if result is None:
-        return print_interrupted(workflows.store, run_id, _how_to_resume(run_id, options))
+        return print_interrupted(workflows.store, run_id, how_to_resume(run_id, options))
     emit(result, lambda: _print_result(result, options))
     return 0 if result.status == "ok" else 1
-
-
-def _how_to_resume(run_id: str, options: str) -> str:
-    return f"em workflow resume {run_id} {options}".rstrip()
 
 
 def _print_result(result: WorkflowResult, options: str) -> None:
     for warning in result.warnings:
         click.echo(click.style("warning: ", fg="yellow") + printable(warning), err=True)
-    again = _how_to_resume(result.run_id, options)
+    again = how_to_resume(result.run_id, options)
     if result.failure is not None:
         print_failure(result.failure)
         note(f"  inspect it with: em workflow inspect {result.run_id}")
@@ -449,69 +412,40 @@ def _print_result(result: WorkflowResult, options: str) -> None:
         note(f"run {result.run_id}; inspect it with: em workflow inspect --recent")
 
 
-def _line(one: RunSummary) -> dict[str, Any]:
-    return {
-        "run_id": one.run_id,
-        "began": one.began,
-        "status": one.status,
-        "steps": one.steps,
-        "workflow": one.routine,
-    }
-
-
-def _print_runs(runs: Sequence[Mapping[str, Any]], older: Cursor | None) -> None:
+def _print_runs(runs: Sequence[RunSummary], older: Cursor | None) -> None:
     if not runs:
         note("no workflow runs yet; `em workflow run` makes one")
         return
-    shown = ({**one, "began": f"{one['began']:%Y-%m-%d %H:%M:%S}"} for one in runs)
-    rows = [tuple(map(str, one.values())) for one in shown]
+    rows = [
+        (one.run_id, f"{one.began:%Y-%m-%d %H:%M:%S}", one.status, str(one.steps), one.routine)
+        for one in runs
+    ]
     print_table(("run", "began", "status", "steps", "workflow"), rows, may_go=("steps", "began"))
     note(f"{count(len(runs), 'run')}; inspect one with: em workflow inspect RUN")
     note_more(older)
 
 
-def _statistics(workflows: Workflows, given: dict[str, Any]) -> dict[str, Any]:
-    """Return what the runs of each workflow left in memory."""
-    chosen = listed(**{name: given.get(name) for name in ("subject", "since", "until")})
-    found = workflows.statistics(
-        name=given["name"],
-        status=given["status"],
-        subjects=chosen["subjects"],
-        since=chosen["since"],
-        until=chosen["until"],
-    )
-    memory = [
-        {
-            "workflow": one.name,
-            "runs": one.count,
-            "steps": one.calls,
-            "bytes": one.size,
-            "oldest": one.first,
-            "newest": one.last,
-        }
-        for one in found
-    ]
-    return {"memory": memory}
-
-
-def _print_statistics(memory: Sequence[Mapping[str, Any]] | None) -> None:
+def _print_totals(memory: Sequence[Totals]) -> None:
+    """Print what the runs of each workflow left in memory."""
     if not memory:
         return
     click.echo()
     names = ("runs", "steps", "bytes", "oldest", "newest", "workflow")
     rows = [
         (
-            *(f"{one[name]:,}" for name in names[:3]),
-            *(f"{one[name]:%Y-%m-%d}" for name in names[3:5]),
-            str(one["workflow"]),
+            *(f"{number:,}" for number in (one.count, one.calls, one.size)),
+            *(f"{moment:%Y-%m-%d}" for moment in (one.first, one.last)),
+            one.name,
         )
         for one in memory
     ]
     print_table(names, rows, may_go=("oldest", "newest"), whole=("workflow",))
-    total = {name: sum(one[name] for one in memory) for name in names[:3]}
+    runs, steps, size = (
+        sum(getattr(one, name) for one in memory) for name in ("count", "calls", "size")
+    )
     note(
-        f"in memory: {count(total['runs'], 'run')}, {count(total['steps'], 'step')},"
-        f" {total['bytes']:,} bytes; `em workflow cleanup` erases old ones"
+        f"in memory: {count(runs, 'run')}, {count(steps, 'step')}, {size:,} bytes;"
+        " `em workflow cleanup` erases old ones"
     )
 
 
@@ -527,7 +461,7 @@ def _print_run(view: RunView, *, full: bool) -> None:
     if view.pending_prompt is not None:
         click.echo(f"waits for an answer: {printable(view.pending_prompt.message)}")
     if view.status in ("running", "needs_input"):
-        click.echo(f"  resume with: {_how_to_resume(view.run_id, view.resume_with)}")
+        click.echo(f"  resume with: {how_to_resume(view.run_id, view.resume_with)}")
     if view.tokens.full:
         click.echo(f"tokens sent to models: {_tokens(view.tokens)}")
 

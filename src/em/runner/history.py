@@ -309,7 +309,7 @@ def read_run(
         )
     fix = "`em runs list` lists the runs of routines"
     if first == WORKFLOW_STARTED and subjects is None:
-        fix = "it is a workflow's: see `em workflow inspect` and `em workflow resume`"
+        fix = f"it is a workflow's: `em workflow inspect {run_id}`"
     raise NotFound(f"there is no run {run_id!r}", fix=fix)
 
 

@@ -244,7 +244,7 @@ def _workflow(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
             workflow, item.input, prompt=item.prompt, run_id=item.id, subject=subject
         )
     if result.status == "needs_input":
-        return ItemResult("waiting", f"em workflow resume {item.id}")
+        return ItemResult("waiting", f"em resume {item.id}")
     if result.status == "failed" and result.failure is not None:
         return ItemResult("failed", _failure(msgspec.structs.asdict(result.failure)))
     return DONE

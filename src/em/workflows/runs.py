@@ -244,7 +244,7 @@ class WorkflowOptions(TypedDict, total=False):
     on_start: Callable[[str], None] | None
     """Called with the name of each step that begins."""
     resume_with: str
-    """The options that `em workflow resume` needs again, stored to be shown."""
+    """The options that `em resume` needs again, stored to be shown."""
     subject: str | None
     """Who the run is about: forgetting the subject forgets the run. A resumed run keeps its own."""
 

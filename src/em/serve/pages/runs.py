@@ -411,7 +411,7 @@ def _show_workflow(
         seconds=_seconds(past.run),
         retry_problem=_retry_problem(past.run),
         is_told=_may_grow(past.run),
-        retry=f"em workflow resume {run_id} --retry {seen.resume_with}".rstrip(),
+        retry=how_to_resume(run_id, f"--retry {seen.resume_with}"),
         fields=[] if prompt is None else prompt_fields(prompt.fields),
         is_live=seen.status == "running",
         problem=problem,
