@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from shutil import copy
@@ -14,7 +14,9 @@ from bench.model import PINS, model_files
 
 from em import Memory, Settings
 from em.errors import EmbedderError, UsageError
-from em.recall.embed import HttpEmbedder, LocalEmbedder, make_embedder
+from em.recall import embed as embed_module
+from em.recall.embed import HttpEmbedder, LocalEmbedder, Meaning, make_embedder
+from em.recall.search import Recall
 from em.settings import EmbedSettings
 
 
@@ -158,3 +160,33 @@ def test_settings_name_the_embedder(
 def test_without_an_embedder_there_is_nothing_to_embed() -> None:
     with Memory(":memory:") as memory, pytest.raises(UsageError, match="no embedder"):
         memory.embed()
+
+
+@pytest.mark.parametrize("vector", [[0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0]])
+def test_a_vector_without_a_direction_is_refused(vector: list[float]) -> None:
+    with Memory(":memory:") as memory:
+        meaning = Meaning(memory.store, lambda texts: [vector] * len(texts))
+        with pytest.raises(EmbedderError):
+            meaning.vector("a text")
+
+
+@pytest.mark.parametrize(("is_search", "portions"), [(True, [1, 4]), (False, [1, 4, 2, 1, 1, 2])])
+def test_only_a_search_gives_up_a_slow_embedder_at_once(
+    monkeypatch: pytest.MonkeyPatch, is_search: bool, portions: list[int]
+) -> None:
+    monkeypatch.setattr(embed_module, "SLOW", -1.0)  # every failure counts as slow
+    calls = []
+
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        calls.append(len(texts))
+        if any("poison" in text for text in texts):
+            raise ValueError("no")
+        return [[1.0, 0.0]] * len(texts)
+
+    with Memory(":memory:", embedder=embed) as memory:
+        memory.observe_many([("ana", f"word {n}{' poison' * (n == 2)}") for n in range(4)])
+        if is_search:
+            assert len(memory.recall("word", subject="ana").notes) == 2
+        else:
+            assert Recall(memory.store, embed).embed_all() == 1
+    assert calls == portions

@@ -91,5 +91,5 @@ def test_the_newest_version_is_read_from_the_store_and_not_from_the_log(
 ) -> None:
     observe(memory, 0, 3)
     state = memory.checkpoint("ana")
-    monkeypatch.setattr("em.state.snapshot.sort_events", None)
+    monkeypatch.setattr("em.state.state.sort_events", None)
     assert len(state.trips) == len(memory.state("ana").trips) == 3

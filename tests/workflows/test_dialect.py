@@ -7,7 +7,7 @@ import pytest
 from em import Memory, Settings
 from em.errors import InvalidWorkflow
 from em.llm import ScriptedClient
-from em.workflows.dialect import in_one_form
+from em.workflows.definition import in_one_form
 
 CONFIG = """
 main_llm:

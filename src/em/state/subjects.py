@@ -4,6 +4,7 @@ Memory delegates to `Subjects`.
 """
 
 import random
+import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,6 @@ from em.llm.client import LlmClient
 from em.log.event import Draft, EventQuery, subject_stream
 from em.settings import StateSettings
 from em.state import decisions
-from em.state.cadence import Cadence
 from em.state.checkpoint import (
     ATTEMPTS,
     Checkpoint,
@@ -42,13 +42,55 @@ from em.state.state import State
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Passage, Store
 from em.values.canonical import Json, uncollected
 from em.values.ids import new_id
-from em.values.times import Moment, moment
+from em.values.times import Moment, moment, parse_duration
 
 QUESTIONS = "questions"
 MAX_QUESTIONS = 200
 """How many questions are stored for a subject; the oldest are dropped first."""
 Recall = Callable[[str, str, datetime | None], Sequence[Passage]]
 """Search for a question about a subject, up to a moment; returns passages."""
+
+
+class Cadence:
+    """Decides when a checkpoint is due: after a number of events, or a time."""
+
+    def __init__(self, every: int | str | None) -> None:
+        self._events, self._seconds = _every(every)
+        self._last: dict[str, tuple[int, float]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def is_set(self) -> bool:
+        """Tell whether checkpoints are ever due."""
+        return bool(self._events or self._seconds)
+
+    def is_due(self, subject: str, pos: int, watermark: Callable[[str], int]) -> bool:
+        """Tell whether a subject is due, whose stream now ends at `pos`."""
+        with self._lock:
+            if subject not in self._last:
+                self._last[subject] = (watermark(subject), time.monotonic())
+            last, at = self._last[subject]
+        if self._events:
+            return pos - last >= self._events
+        return pos > last and time.monotonic() - at >= (self._seconds or 0)
+
+    def done(self, subject: str, watermark: int) -> None:
+        """Note that a subject was checkpointed."""
+        with self._lock:
+            self._last[subject] = (watermark, time.monotonic())
+
+
+def _every(given: int | str | None) -> tuple[int | None, float | None]:
+    if given is None:
+        return None, None
+    text = str(given).strip()
+    if text.isdecimal() and len(text) < 10 and (events := int(text)):
+        return events, None
+    expected = "a number of events (500) or a duration (10m)"
+    every = parse_duration(text, "checkpoint_every", expected=expected, error=UsageError)
+    if not every:
+        raise UsageError(f"checkpoint_every must be above zero, got {text!r}")
+    return None, every.total_seconds()
 
 
 class Subjects:
