@@ -521,6 +521,14 @@ class Intake:
                 self._left_out.add(trace_stream(found.id))
         return found
 
+    def session(self, given: Any, name: str, folder: Any) -> Incoming:
+        """Return the trace of a coding agent's session: by its id, else by its first value."""
+        key = given if isinstance(given, str) else digest(self.raw_text())
+        app = {"cwd": folder} if isinstance(folder, str) else {}
+        trace = self.trace(key, name, session=key, **app)
+        trace.ends_with_answer = True
+        return trace
+
     def _is_left_alone(self, folder: Any) -> bool:
         """Return whether the folder of a session says that it must not be recorded."""
         if self.store is None or not isinstance(folder, str) or not folder.startswith("/"):

@@ -1,6 +1,6 @@
 """Messages of chats, as OpenAI, Anthropic and LangChain write them."""
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -108,6 +108,19 @@ def tokens_of(usage: Any) -> int | None:
 def first_of(source: Json, names: Iterable[str]) -> Any:
     """Return the first of these fields that has a value."""
     return next((source[name] for name in names if source.get(name) not in (None, "")), None)
+
+
+REMEMBERED = 1024
+"""How many lines, calls and prompts of a session are remembered, to recognise them."""
+
+
+def remember(
+    seen: "OrderedDict[str, Any]", key: str, value: Any = None, most: int = REMEMBERED
+) -> None:
+    """Remember something, and forget the oldest one beyond so many."""
+    seen[key] = value
+    if len(seen) > most:
+        seen.popitem(last=False)
 
 
 def text_or_json(value: Any) -> str:

@@ -11,14 +11,21 @@ from typing import Any, TypedDict
 import msgspec
 
 from em.traces.formats import Importer, Reader
-from em.traces.formats._messages import as_args, as_value, output_of, text_of, tokens_of, when
+from em.traces.formats._messages import (
+    REMEMBERED,
+    as_args,
+    as_value,
+    output_of,
+    remember,
+    text_of,
+    tokens_of,
+    when,
+)
 from em.traces.intake import Incoming, Intake, digest
 from em.values.canonical import Json
 
 NAME = "claude-code"
 _encode = msgspec.json.Encoder().encode
-REMEMBERED = 1024
-"""How many lines and prompts of sub-agents are remembered, to find the sub-agent of a line."""
 MOST_CALLS = 16_384
 """How many calls are remembered, to find one that is told again."""
 _SESSION = ("sessionId", "isSidechain", "parentUuid")
@@ -156,7 +163,7 @@ class _Reader(Reader):
             name, args = str(block.get("name", "")), as_args(block.get("input"))
             call_id = block.get("id")
             if name in _SPAWNS and isinstance(args.get("prompt"), str):
-                _remember(self._prompts, digest(args["prompt"]), str(call_id))
+                remember(self._prompts, digest(args["prompt"]), str(call_id))
             if not self._is_told_again(trace, call_id, hash(_encode((name, args)))):
                 trace.call(name, args, call_id, at, tokens=tokens, open_world=name in _FETCHES)
         elif kind == "tool_result":
@@ -188,7 +195,7 @@ class _Reader(Reader):
         """Return whether a call stood in the file before: a resumed session may repeat lines."""
         key = f"{trace.id} {call_id}"
         is_known = isinstance(call_id, str) and self._calls.get(key) == content
-        _remember(self._calls, key, content, MOST_CALLS)
+        remember(self._calls, key, content, MOST_CALLS)
         return is_known
 
     def _trace(self, line: Json, content: Any) -> Incoming:
@@ -221,7 +228,7 @@ class _Reader(Reader):
             return f"{session}/{line['agentId']}"
         own, before = str(line.get("uuid")), str(line.get("parentUuid"))
         key = self._chains.get(before) or f"{session}/{own}"
-        _remember(self._chains, own, key)
+        remember(self._chains, own, key)
         return key
 
     def _unknown(self, why: str) -> None:
@@ -251,12 +258,6 @@ def _is_told_by_program(line: Json, content: Any) -> bool:
         or line.get("isCompactSummary") is True
         or (line.get("isMeta") is True and text_of(content).startswith("Caveat:"))
     )
-
-
-def _remember(seen: "OrderedDict[str, Any]", key: str, value: Any, most: int = REMEMBERED) -> None:
-    seen[key] = value
-    if len(seen) > most:
-        seen.popitem(last=False)
 
 
 IMPORTER = Importer(

@@ -11,10 +11,12 @@ from typing import Any
 
 from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import (
+    REMEMBERED,
     as_args,
     as_value,
     exit_failure,
     output_of,
+    remember,
     text_of,
     text_or_json,
     tokens_of,
@@ -24,8 +26,6 @@ from em.traces.intake import Incoming, Intake, digest
 from em.values.canonical import Json
 
 NAME = "codex"
-REMEMBERED = 1024
-"""How many calls and messages are remembered to recognise repetitions."""
 _ROLLOUT = frozenset({
     "session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state",
     "token_usage_record", "inter_agent_communication", "inter_agent_communication_metadata",
@@ -110,12 +110,7 @@ class _Reader(Reader):
     def _opened(self, body: Json) -> Incoming:
         if self._trace is None:
             session = body.get("id") or body.get("thread_id") or body.get("session_id")
-            named = isinstance(session, str)
-            key = session if named else digest(self.intake.raw_text())
-            cwd = body.get("cwd")
-            app = {"cwd": cwd} if isinstance(cwd, str) else {}
-            self._trace = self.intake.trace(str(key), NAME, session=str(key), **app)
-            self._trace.ends_with_answer = True
+            self._trace = self.intake.session(session, NAME, body.get("cwd"))
             if isinstance(body.get("parent_thread_id"), str):
                 self._trace.parent = self.intake.trace_id(NAME, body["parent_thread_id"])
         return self._trace
@@ -171,12 +166,12 @@ class _Reader(Reader):
             return  # a repetition
         if kind in _WITHOUT_OUTPUT and not self._is_new("item", str(kind), text_or_json(given)):
             return
-        _remember(self._done, digest(name, as_args(given)))
+        remember(self._done, digest(name, as_args(given)))
         self._done.pop(call_id, None)
         trace.call(name, as_args(given), call_id, at)
         if kind in _WITHOUT_OUTPUT:
             trace.result(call_id, body.get("status"), None, at)
-            _remember(self._done, call_id)
+            remember(self._done, call_id)
 
     def _output(self, trace: Incoming, body: Json, at: Any) -> bool:
         call_id = str(body.get("call_id"))
@@ -194,7 +189,7 @@ class _Reader(Reader):
             call_id, None if error is not None else result, error, at, duration_ms=took
         )
         if known:
-            _remember(self._done, call_id)
+            remember(self._done, call_id)
         return known
 
     def _event(self, trace: Incoming, kind: str, body: Json, at: Any) -> bool:
@@ -380,12 +375,6 @@ def _took(duration: Any) -> float | None:
     if isinstance(duration, dict):
         return float(duration.get("secs", 0)) * 1e3 + float(duration.get("nanos", 0)) / 1e6
     return None
-
-
-def _remember(seen: "OrderedDict[Any, None]", key: Any) -> None:
-    seen[key] = None
-    if len(seen) > REMEMBERED:
-        seen.popitem(last=False)
 
 
 IMPORTER = Importer(

@@ -46,19 +46,17 @@ class _Reader(Reader):
     def _session(self, value: Json) -> None:
         given = value.get("info")
         info: Json = given if isinstance(given, dict) else {}
-        key = str(info.get("id") or digest(self.intake.raw_text()))
-        directory = info.get("directory")
-        trace = self._opened(key, {"cwd": directory} if isinstance(directory, str) else {})
+        trace = self.intake.session(info.get("id"), NAME, info.get("directory"))
         if isinstance(info.get("parentID"), str):
             trace.parent = digest(NAME, info["parentID"])
         for message in value["messages"]:
             _add_message(trace, message)
         trace.close()
-        self.intake.forget(key)
+        self.intake.forget(trace.app["session"])
 
     def _event(self, value: Json) -> None:
         """Read a line of `opencode run --format json`: a part of an answer."""
-        trace = self._opened(str(value.get("sessionID") or "stream"), {})
+        trace = self.intake.session(str(value.get("sessionID") or "stream"), NAME, None)
         part, at = value.get("part"), when(value.get("timestamp"))
         if value.get("type") == "error":
             trace.outcome = "failure"
@@ -66,11 +64,6 @@ class _Reader(Reader):
             trace.unknown(f"type {value.get('type')}")
         elif part.get("type") == "step-finish":
             trace.spent(_tokens(part.get("tokens")), cost=_cost(part))
-
-    def _opened(self, key: str, app: Json) -> Incoming:
-        trace = self.intake.trace(key, NAME, session=key, **app)
-        trace.ends_with_answer = True
-        return trace
 
 
 def _add_message(trace: Incoming, message: Json) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import as_args, output_of, text_of, tokens_of, when
-from em.traces.intake import Incoming, Intake, digest
+from em.traces.intake import Incoming, Intake
 from em.values.canonical import Json
 
 NAME = "pi"
@@ -61,11 +61,7 @@ class _Reader(Reader):
     def _opened(self, entry: Json) -> Incoming:
         if self._trace is None:
             given = entry.get("id") if entry.get("type") == "session" else None
-            key = given if isinstance(given, str) else digest(self.intake.raw_text())
-            cwd = entry.get("cwd")
-            app = {"cwd": cwd} if isinstance(cwd, str) else {}
-            self._trace = self.intake.trace(key, NAME, session=key, **app)
-            self._trace.ends_with_answer = True
+            self._trace = self.intake.session(given, NAME, entry.get("cwd"))
         return self._trace
 
 
