@@ -68,7 +68,9 @@ class LiveSessions:
     def _end(self, path: Path) -> list[str]:
         with suppress(EmError):  # as above
             found = self._read_file(path)
-            return [] if found is None else list(self._files.finish(path).traces)
+            if found is not None:
+                self._files.finish(path)
+                return list(found.progress().traces)
         return []
 
     def _read_file(self, path: Path) -> FileImport | None:

@@ -8,7 +8,7 @@ that is started again continues.
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -97,12 +97,13 @@ class GrowingFiles:
             self.finish(next(iter(self._open)))
         return found
 
-    def finish(self, path: Path) -> FileRead:
+    def finish(self, path: Path) -> None:
         """Store that a file was read to its end. Read it again if others wrote to its traces."""
         try:
-            return self._open.pop(path).finish()
+            self._open.pop(path).finish()
         except Conflict:
-            return self.import_whole(path)
+            with suppress(InputError):  # a file that is gone has nothing to read again
+                self.import_whole(path)
 
     def import_whole(self, path: Path) -> FileRead:
         """Import all of a file."""
@@ -156,16 +157,14 @@ class Watch:
             if read is not None:
                 yield read
         before = time.monotonic() - self._settled
-        self._finish([path for path in self._files.paths if self._grown[path] < before])
+        for path in self._files.paths:
+            if self._grown[path] < before:
+                self._files.finish(path)
 
     def finish(self) -> None:
         """Close the files that are still growing."""
-        self._finish(self._files.paths)
-
-    def _finish(self, paths: Sequence[Path]) -> None:
-        for path in paths:
-            with suppress(InputError):  # a file that is gone has nothing to read again
-                self._files.finish(path)
+        for path in self._files.paths:
+            self._files.finish(path)
 
     def _read(self, path: Path) -> FileRead | None:
         """Import what is new in a file; None if nothing is, or it is not a transcript."""
