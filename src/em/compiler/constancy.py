@@ -10,6 +10,7 @@ a value of another record, must still do so.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, product
 from typing import Any, NamedTuple
@@ -44,7 +45,7 @@ from em.compiler.places import (
 )
 from em.compiler.situation import Pair
 from em.compiler.steps import Writer, hole
-from em.compiler.term import field_text, fits_text, singular
+from em.compiler.term import field_text, fits_text, paths_in, singular
 from em.runner.expressions.language import acting
 from em.values.canonical import Json, same
 from em.values.leaves import is_by_id
@@ -125,6 +126,10 @@ def _sources(leaf: Leaf) -> Iterator[Source]:
             yield from _sources(piece)
 
 
+Others = dict[str, list[tuple[str, list[Any]]]]
+"""What is known besides a record, by its first value: expressions with their values."""
+
+
 class Constancy:
     """Writes what must stay as it was into the steps of a writer."""
 
@@ -190,12 +195,15 @@ class Constancy:
         for number, kept in enumerate(self._kept):
             if kept.step not in self._writer.top:
                 continue
+            others: Others = defaultdict(list)
+            for one in self._values(kept, self._kept[:number]):
+                others[bare(one[1][0])].append(one)
             for place, value in plain(kept.records[0][1]):
                 if place in kept.told:
                     continue
                 if place and isinstance(value, str | int | float):
-                    self._relate(kept, place, value, self._kept[:number])
-            self._relate_lists(kept, self._kept[:number])
+                    self._relate(kept, place, value, others)
+            self._relate_lists(kept, others)
 
     def _relate_dates(self) -> None:
         """Write that a date is still before or after the inputs' dates, and those read alone."""
@@ -222,24 +230,23 @@ class Constancy:
             if is_date(reads[0].result) and (text := self._writer.result_text(role)):
                 yield text, reads[0].result
 
-    def _relate(self, kept: Kept, place: Place, value: Any, earlier: Sequence[Kept]) -> None:
+    def _relate(self, kept: Kept, place: Place, value: Any, known: "Others") -> None:
         """Write that a field of a record still equals what it did: an input, or another record."""
         text = field_text(kept.name, tuple(map(str, place)))
         values = [at(record, place) for _, record in kept.records]
-        for other_text, others in self._values(kept, earlier):
-            is_telling = not is_small(value) or are_named_alike(text, other_text)
-            if is_telling and bare(others[0]) == bare(value):
+        for other_text, others in known.get(bare(value), ()):
+            if not is_small(value) or are_named_alike(text, other_text):
                 self._write(equal_text(text, other_text, _pairs(values, others)))
                 return
 
-    def _relate_lists(self, kept: Kept, earlier: Sequence[Kept]) -> None:
+    def _relate_lists(self, kept: Kept, known: "Others") -> None:
         """Write that what was in a list of a record still is: who may, and who owns it."""
         lists = [dict(lists_of(kept.name, record)) for _, record in kept.records]
         for text, first in lists[0].items():
-            keys = {*map(bare, first)}
             values = [one.get(text, ()) for one in lists]
-            for other_text, others in self._values(kept, earlier):
-                if not is_small(others[0]) and bare(others[0]) in keys:
+            here = chain(*(known.get(key, ()) for key in dict.fromkeys(map(bare, first))))
+            for other_text, others in here:
+                if not is_small(others[0]):
                     self._write(contained_text(other_text, text, _pairs(others, values)))
                     break
 
@@ -327,7 +334,8 @@ class Look:
     """
 
     def __init__(self, used: str, looped: Mapping[str, str], known: Collection[str] = ()) -> None:
-        self._used, self._looped, self._known = used, looped, known
+        self._used, self._paths = used, paths_in(used)
+        self._looped, self._known = looped, known
 
     def schema(self, values: Sequence[Any], text: str, beside: Sequence[Any] = ()) -> Json:
         """Return what values that stand under a name must look like; {} if anything goes.
@@ -362,6 +370,8 @@ class Look:
         return made | ({"items": inner} if inner else {})
 
     def _is_used(self, text: str, *, whole: bool = False) -> bool:
+        if not whole and all(part.isidentifier() for part in text.split(".")):
+            return text in self._paths
         return _names(text, self._used, whole=whole)
 
     def _record(self, values: Sequence[Any], text: str, beside: Sequence[Any]) -> Json:

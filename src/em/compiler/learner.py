@@ -42,7 +42,16 @@ from em.compiler.relations import Relations
 from em.compiler.repairs import Repairs, is_repair
 from em.compiler.space import Slot, Space
 from em.compiler.steps import Block, Promoted, Writer, hole, quoted
-from em.compiler.term import Term, Text, Value, Written, every_term, field_text, literal
+from em.compiler.term import (
+    Term,
+    Text,
+    Value,
+    Written,
+    every_term,
+    field_text,
+    literal,
+    paths_in,
+)
 from em.errors import RoutineError
 from em.runner.expressions.language import HOLDS
 from em.values.canonical import Json, same
@@ -780,14 +789,13 @@ def tools_of(steps: Sequence[Json]) -> list[Json]:
 
 def _shorten(steps: Sequence[Json]) -> None:
     """Leave the types of those fields only that the steps use; states stay."""
-    used = json.dumps([{**step, "expect": None} for step in walked(steps)])
+    used = paths_in(json.dumps([{**step, "expect": None} for step in walked(steps)]))
     for step in walked(steps):
         fields = step.get("expect", {}).get("properties")
         if fields is None:
             continue
         for name in [*fields]:
-            text = re.escape(f"{step['save_as']}.{name}")
-            if set(fields[name]) == {"type"} and not re.search(rf"\b{text}\b", used):
+            if set(fields[name]) == {"type"} and f"{step['save_as']}.{name}" not in used:
                 del fields[name]
         if step.get("effect") == "write":
             # It is too late to hand over: only what the next steps rely on must be there.

@@ -4,8 +4,9 @@ So must one that always stands in a text, as often as it did.
 """
 
 import math
+import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, product
 from typing import Any, NamedTuple
 
@@ -14,7 +15,6 @@ from em.compiler.evidence import ENOUGH_TO_ACT, ENOUGH_TO_CHECK, information, is
 from em.compiler.facts import pattern_of
 from em.compiler.places import Key, is_code, is_number, is_scalar, is_word, key_of, plain
 from em.compiler.situation import (
-    MOST_CROSSED,
     Known,
     Pair,
     Said,
@@ -29,6 +29,8 @@ from em.values.canonical import same
 from em.values.leaves import is_by_id
 from em.values.times import is_date
 
+Found = Iterator[tuple[str, list[Pair]]]
+"""Checks with the values that they were found from."""
 _FORMS: dict[str, Callable[[Any], Any]] = {
     "": lambda value: value,
     " | string": str,
@@ -40,30 +42,42 @@ _FORMS: dict[str, Callable[[Any], Any]] = {
 
 
 class _Places(NamedTuple):
-    """The values of a record by their expressions: single words, and lists with their keys."""
+    """The values of a record by their expressions: single words, and lists of scalars.
+
+    holders: by value, the expressions that have it. forms: by the form of ids, the lists of such.
+    """
 
     single: dict[str, list[Any]]
     lists: dict[str, list[Any]]
-    keys: dict[str, frozenset[str]]
+    holders: dict[str, list[str]]
+    forms: dict[str, list[str]]
 
 
 class _Listed(NamedTuple):
-    """A value in one situation, and those of a record. is_asked: the record was read by it."""
+    """A value in one situation, and those of a record.
+
+    is_asked: the record was read by it. is_bare: only lists of scalars count, not fields of others.
+    """
 
     word: Said
-    single: dict[str, list[Any]]
-    lists: dict[str, list[Any]]
-    keys: dict[str, frozenset[str]]
+    places: _Places
     is_asked: bool
+    is_bare: bool
+
+    @property
+    def holders(self) -> list[str]:
+        """The expressions that have the value."""
+        return self.places.holders.get(bare(self.word.value), [])
+
+    def values(self, place: str) -> list[Any] | None:
+        """Return the words at a place; None if there is no such place."""
+        if place in self.places.single:
+            return self.places.single[place]
+        return None if self.is_bare and place[-1] == ")" else self.places.lists.get(place)
 
     def pair(self, places: Sequence[str]) -> Pair:
         """Return the word and all words at some places."""
-        found = [self.lists.get(place) or self.single.get(place, []) for place in places]
-        return Pair(self.word.value, [one for each in found for one in each], ())
-
-    def has(self, place: str) -> bool:
-        """Return whether the value is at a place."""
-        return bare(self.word.value) in self.keys[place]
+        return Pair(self.word.value, [*chain(*(self.values(place) or () for place in places))], ())
 
 
 def memberships(situations: Sequence[Situation]) -> Iterator[tuple[str, list[Pair]]]:
@@ -81,11 +95,23 @@ def memberships(situations: Sequence[Situation]) -> Iterator[tuple[str, list[Pai
             for one in _listed(situation, known, places[id(known.record)]):
                 facts[one.word.text, known.name].append(one)
     tried = math.log2(1 + len(facts))
-    for rows in facts.values():
+    in_lists = _held_anywhere(situations, places)
+    for (_, name), rows in facts.items():
         if len(rows) == len(situations):
             if not any(row.is_asked for row in rows):
                 yield from _always(rows, tried)
-            yield from _never(rows)
+            yield from _never(rows, in_lists[name])
+
+
+def _held_anywhere(
+    situations: Sequence[Situation], places: Mapping[int, _Places]
+) -> Mapping[str, Mapping[str, list[str]]]:
+    """Return by record and value the expressions that have the value in some recording."""
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for known in chain(*(situation.known for situation in situations)):
+        for key, texts in places[id(known.record)].holders.items():
+            found[known.name][key] += texts
+    return found
 
 
 def mentions(
@@ -122,10 +148,30 @@ def _mentioned(situation: Situation, said: Sequence[Said]) -> Iterator[tuple[str
     """Yield what stands in texts of other records."""
     texts = [one for one in said if one.text not in situation.inputs]
     texts = [one for one in texts if isinstance(one.value, str) and len(one.value.split()) > 1]
-    for one, other in product(said, texts):
-        is_here = not situation.own or {one.holder, other.holder} & situation.own
-        if is_here and one.holder != other.holder and _is_mentioned(one.value, other.value):
+    begun: dict[str, list[Said]] = defaultdict(list)
+    for one in said:
+        begun[_begin(one.value)].append(one)
+    found = [
+        (one, other)
+        for other in texts
+        for begin in dict.fromkeys(map(_begin, _WORDS.findall(str(other.value))))
+        for one in begun.get(begin, ())
+        if one.holder != other.holder and _is_mentioned(one.value, other.value)
+    ]
+    order = {one.text: number for number, one in enumerate(said)}
+    for one, other in sorted(found, key=lambda pair: order[pair[0].text]):
+        if not situation.own or {one.holder, other.holder} & situation.own:
             yield one.text, other.text
+
+
+_WORDS = re.compile(r"\w+")
+
+
+def _begin(value: Any) -> str:
+    """Return what a value begins with where it stands in a text: its first word, or first digit."""
+    word = _WORDS.search(str(value))
+    begin = word[0] if word else ""
+    return begin[0] if begin[:1].isdigit() else begin
 
 
 def _is_mentioned(value: Any, text: Any) -> bool:
@@ -157,28 +203,27 @@ def _listed(situation: Situation, known: Known, places: _Places) -> Iterator[_Li
         if is_telling and not word.when and not is_own and is_here:
             # A word that was given may be what tells a record of a list from others.
             is_given = word.text in situation.inputs and is_word(word.value)
-            bare_ones = {text: one for text, one in places.lists.items() if text[-1] != ")"}
-            here = places._replace(lists=bare_ones) if is_given else places
-            yield _Listed(word, *here, is_asked)
+            yield _Listed(word, places, is_asked, is_given)
 
 
 def _always(rows: Sequence[_Listed], tried: float) -> Iterator[tuple[str, list[Pair]]]:
     """Yield that a value is always in a list, or that a word else is one other word."""
-    single = [one for one in rows[0].single if all(one in row.single for row in rows)]
-    lists = [one for one in rows[0].lists if all(one in row.lists for row in rows)]
-    alone = {one: [row.has(one) for row in rows] for one in (*single, *lists)}
-    for way in [*((one,) for one in lists), *product(single, lists)]:
-        is_needed = len(way) == 1 or (
-            is_word(rows[0].word.value) and all({*alone[one]} == {True, False} for one in way)
-        )
-        if not is_needed or not all(map(any, zip(*(alone[one] for one in way), strict=True))):
+    held = [{*row.holders} for row in rows]
+    anywhere = dict.fromkeys(chain(*(row.holders for row in rows)))
+    found = [one for one in anywhere if all(row.values(one) is not None for row in rows)]
+    single = [one for one in found if one in rows[0].places.single]
+    lists = [one for one in found if one not in rows[0].places.single]
+    is_mixed = is_word(rows[0].word.value)
+    for way in [*((one,) for one in lists), *(product(single, lists) if is_mixed else ())]:
+        is_needed = len(way) == 1 or not any(all(one in each for each in held) for one in way)
+        if not is_needed or not all(each.intersection(way) for each in held):
             continue
         pairs = [row.pair(way) for row in rows]
-        found = contained_text(rows[0].word.text, _joined(way, lists), pairs)
+        text = contained_text(rows[0].word.text, _joined(way, lists), pairs)
         if len(way) == 1 and all(_is_each(pair) for pair in pairs):
-            found = all_are(way[0], rows[0].word.text)
-        if found and _bits(pairs) - tried >= ENOUGH_TO_CHECK:
-            yield found, pairs
+            text = all_are(way[0], rows[0].word.text)
+        if text and _bits(pairs) - tried >= ENOUGH_TO_CHECK:
+            yield text, pairs
             return
 
 
@@ -214,21 +259,28 @@ def _bits(pairs: Sequence[Pair]) -> float:
     return surprise_of(pairs, _is_in)
 
 
-def _never(rows: Sequence[_Listed]) -> Iterator[tuple[str, list[Pair]]]:
-    """Yield that a word is in no list of words of its kind, or an id in none of such ids."""
-    for one in rows[0].lists:
-        if any(one not in row.lists or row.has(one) for row in rows):
+def _never(rows: Sequence[_Listed], known: Mapping[str, list[str]]) -> Found:
+    """Yield that a word is in no list of words of its kind, or an id in none of such ids.
+
+    known: by value, the lists of this record that have it in some recording.
+    """
+    words = [row.word.value for row in rows]
+    are_words = len(rows) >= ENOUGH_TO_ACT and all(map(is_word, words))
+    told = chain(*(known.get(bare(word), ()) for word in dict.fromkeys(words))) if are_words else ()
+    ids = rows[0].places.forms.get(_form(words[0]), ()) if len(rows) > 1 else ()
+    for one in dict.fromkeys((*ids, *told)):
+        if any(row.values(one) is None or one in row.holders for row in rows):
             continue
         pairs = [row.pair((one,)) for row in rows]
-        if len(rows) > 1 and _are_of_one_form(
-            [*chain(*([one, *other] for one, other, _ in pairs))]
+        if one in rows[0].places.lists and (
+            are_words or _are_of_one_form([*words, *chain(*(pair.other for pair in pairs))])
         ):
             yield f"{rows[0].word.text} not in {one}", pairs
-        if len(rows) < ENOUGH_TO_ACT or not all(is_word(row.word.value) for row in rows):
-            continue
-        crossed = product(pairs[:MOST_CROSSED], repeat=2)
-        if any(_is_in(word.one, words.other) for word, words in crossed):
-            yield f"{rows[0].word.text} not in {one}", pairs
+
+
+def _form(value: Any) -> str:
+    """Return the form of an id, in which digits may differ; "" for others."""
+    return re.sub("[0-9]+", "0", value) if isinstance(value, str) and is_code(value) else ""
 
 
 def _are_of_one_form(values: Sequence[Any]) -> bool:
@@ -242,9 +294,14 @@ def _places_in(known: Known) -> _Places:
     single = {text: [value] for text, value in fields(known, nested=False) if is_word(value)}
     record = known.record if isinstance(known.record, dict) else {}
     lists = {text: found for text, found in lists_of(known.name, record) if found}
-    every = {**single, **lists}
-    keys = {text: frozenset(map(bare, found)) for text, found in every.items()}
-    return _Places(single, lists, keys)
+    holders: dict[str, list[str]] = defaultdict(list)
+    forms: dict[str, list[str]] = defaultdict(list)
+    for text, values in (*single.items(), *lists.items()):
+        for key in dict.fromkeys(map(bare, values)):
+            holders[key].append(text)
+        if form := _form(values[0]) if text in lists else "":
+            forms[form].append(text)
+    return _Places(single, lists, holders, forms)
 
 
 def lists_of(text: str, value: Any) -> Iterator[tuple[str, list[Any]]]:

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 from em.compiler.choice import Choice
@@ -36,6 +36,8 @@ ENOUGH_NESTED = 8
 """Examples from which on a field of a record inside another one may identify something."""
 RARELY_BROKEN = 0.2
 """Bits for each pair up to which a relation is so common that checking it stops few runs."""
+MOST_NEAR = 15
+"""Values next to each other in size that are compared."""
 NEARLY = 0.1
 """The share of a limit within which a value comes close to it."""
 A_YEAR = 366 * 86_400.0
@@ -50,7 +52,8 @@ class Relations:
 
     def __init__(self, writer: Writer, args: Sequence[Json]) -> None:
         self._writer = writer
-        steps = [*writer.read_steps.values(), *writer.lets]
+        self._lets = [*writer.lets]
+        steps = [*writer.read_steps.values(), *self._lets]
         self._written = json.dumps([*args])
         self._used = json.dumps([step.get("args", step.get("value")) for step in steps])
 
@@ -202,7 +205,7 @@ class Relations:
     def _is_told(self, text: str) -> bool:
         """Return whether a step says so already: it names one side after the other, or by it."""
         one, sign, other = _sides(text)
-        for step in self._writer.lets:
+        for step in self._lets:
             value, name = str(step["value"])[3:-3], step["save_as"]
             if {one, other} == {value, name}:
                 return True
@@ -301,19 +304,46 @@ def _compare(
                 facts[text, other_text].append(Pair(value, found, when))
 
 
-def _pairs(
-    situations: Sequence[Situation], is_fit: Any
+def _comparable(
+    situations: Sequence[Situation],
 ) -> dict[tuple[str, str], list[tuple[Said, Said]]]:
-    """Return pairs of values that may be related, by their expressions."""
+    """Return pairs of values that may limit each other, by their expressions.
+
+    Of many values only those that are near to each other in size, or are given, can be a limit.
+    """
     facts: dict[tuple[str, str], list[tuple[Said, Said]]] = defaultdict(list)
-    for situation in situations:
-        values = [one for one in said_in(situation) if is_fit(one.value)]
-        for number, one in enumerate(values):
-            for other in values[number + 1 :]:
-                own = situation.own
+    told = [
+        [one for one in said_in(each) if are_comparable(one.value, one.value)]
+        for each in situations
+    ]
+    near = {
+        pair for each, values in zip(situations, told, strict=True) for pair in _near(each, values)
+    }
+    order = {one.text: n for n, one in enumerate(chain(*reversed(told)))}
+    ranked = sorted(near, key=lambda pair: (order[pair[0]], order[pair[1]]))
+    for situation, values in zip(situations, told, strict=True):
+        by_text, own = {one.text: one for one in values}, situation.own
+        for text, other_text in ranked:
+            if text in by_text and other_text in by_text:
+                one, other = by_text[text], by_text[other_text]
                 if not own or one.holder in own or other.holder in own:
-                    facts[one.text, other.text].append((one, other))
+                    facts[text, other_text].append((one, other))
     return facts
+
+
+def _near(situation: Situation, values: Sequence[Said]) -> Iterator[tuple[str, str]]:
+    """Yield the expressions of values that are near in size, and those that are given with all."""
+    numbers = {one.text: n for n, one in enumerate(values)}
+    kinds: dict[bool, list[Said]] = defaultdict(list)
+    for one in sorted(values, key=lambda one: _as_number(one.value)):
+        kinds[isinstance(one.value, str)].append(one)
+    given = [one for one in values if one.text in situation.inputs]
+    for kind in kinds.values():
+        for n, one in enumerate(kind):
+            for other in (*kind[n + 1 : n + 1 + MOST_NEAR], *given):
+                first, second = sorted((one.text, other.text), key=numbers.__getitem__)
+                if first != second:
+                    yield first, second
 
 
 def _as_pairs(rows: Sequence[tuple[Said, Said]]) -> list[Pair]:
@@ -332,7 +362,7 @@ def _equalities(situations: Sequence[Situation]) -> Found:
 
 def _orders(situations: Sequence[Situation]) -> Found:
     """Yield that a number or date was never above, or never below, another one."""
-    facts = _pairs(situations, lambda value: are_comparable(value, value))
+    facts = _comparable(situations)
     inputs = situations[0].inputs
     # Of few inputs fewer pairs were tried than of all that was read.
     families = Counter(sum(text in inputs for text in texts) for texts in facts)

@@ -272,3 +272,15 @@ def singular(name: str) -> str:
     if name.endswith("ies"):
         return f"{name[:-3]}y"
     return name[:-1] if name.endswith("s") and not name.endswith("ss") else name
+
+
+def paths_in(said: str) -> set[str]:
+    """Return the paths of fields that expressions name, and of what these are parts of."""
+    found = {*_PATH.findall(said)}
+    for path in [*found]:
+        while (path := path.rpartition(".")[0]) and path not in found:
+            found.add(path)
+    return found
+
+
+_PATH = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?:\.\w+)*")
