@@ -7,6 +7,7 @@ import pytest
 from em import Memory
 from em.errors import NotFound
 from em.llm import ScriptedClient
+from em.state.code import load_module
 
 
 def rule(limit: int = 100) -> dict[str, Any]:
@@ -26,6 +27,14 @@ def derive(memory: Memory, *rules: dict[str, Any], text: str = "A limit.") -> An
     return memory.checkpoint("ana", llm=ScriptedClient([reply]))
 
 
+def printed(state: Any) -> list[Any]:
+    """The rules of the module that people see, which has the same fields as the one that runs."""
+    shown, run = load_module(state.code).RULES, state.module.RULES
+    for name in ("id", "severity", "message", "action", "deadline", "event_ids", "proposed"):
+        assert [getattr(one, name) for one in shown] == [getattr(one, name) for one in run]
+    return [(one.id, one.proposed, one.action, one.each) for one in shown]
+
+
 def test_a_derived_rule_is_shown_and_fires_as_a_proposal_until_it_is_accepted(
     memory: Memory,
 ) -> None:
@@ -34,9 +43,11 @@ def test_a_derived_rule_is_shown_and_fires_as_a_proposal_until_it_is_accepted(
     assert [(one.id, one.verdict) for one in state.rules] == [("limit", "proposed")]
     (fired,) = memory.check("ana", "spend", amount=200)
     assert fired.proposed
+    assert printed(state) == [("limit", True, "spend", None)]
     memory.accept_rule("ana", "limit")
     (fired,) = memory.check("ana", "spend", amount=200)
     assert not fired.proposed
+    assert printed(memory.state("ana")) == [("limit", False, "spend", None)]
     assert memory.checkpoint("ana").report.proposed == []
 
 

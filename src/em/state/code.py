@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from em.errors import StateInvalid
 from em.state import comparison
-from em.state.conditions import Conditions
+from em.state.conditions import Conditions, literal
 from em.state.rules import RANKS
 from em.state.schema import PROFILE, Constraint, FieldSchema, Policy, StateSchema, TypeSchema
 from em.state.types import Typed, class_name, quoted, resolve
@@ -596,25 +596,29 @@ def ordered(constraints: Sequence[Constraint]) -> list[Constraint]:
     return sorted(found, key=lambda found: (RANKS[found.severity], found.id))
 
 
+def _rule_fields(constraint: Constraint) -> dict[str, Any]:
+    """Return the fields of a rule that are no functions."""
+    deadline = constraint.deadline
+    names = ("id", "severity", "message", "action", "active_from", "active_until", "offset")
+    return {
+        **{name: getattr(constraint, name) for name in names},
+        "deadline": deadline if isinstance(deadline, str) else None,
+        "event_ids": tuple(constraint.events),
+        "proposed": constraint.verdict == "proposed",
+    }
+
+
 def _rule(constraint: Constraint, number: int) -> str:
-    parts = [
-        f"id={quoted(constraint.id)}",
-        f"severity={quoted(constraint.severity)}",
-        f"message={quoted(constraint.message)}",
-        f"holds={_function(constraint, number, None)}",
-    ]
-    for name in ("action", "active_from", "active_until", "deadline", "offset"):
-        value = getattr(constraint, name)
-        if isinstance(value, dict):
-            parts.append(f"deadlines=deadlines_{number}")
-        elif value is not None:
-            parts.append(f"{name}={quoted(value)}")
+    fields = {name: one for name, one in _rule_fields(constraint).items() if one is not None}
+    events = fields.pop("event_ids")
+    written = {name: literal(one) for name, one in fields.items()}
+    written["event_ids"] = f"({''.join(f'{literal(one)}, ' for one in events)})"
+    written["holds"] = _function(constraint, number, None)
+    if isinstance(constraint.deadline, dict):
+        written["deadlines"] = f"deadlines_{number}"
     if constraint.each is not None:
-        parts.append(f"each=each_{number}")
-    events = "".join(f"{quoted(event)}, " for event in constraint.events)
-    parts.append(f"event_ids=({events})")
-    parts.append(f"proposed={constraint.verdict == 'proposed'}")
-    return f"    Rule({', '.join(parts)}),"
+        written["each"] = f"each_{number}"
+    return f"    Rule({', '.join(f'{name}={one}' for name, one in written.items())}),"
 
 
 def _names_table(schema: StateSchema, names: ClassNames) -> Iterator[str]:
@@ -667,26 +671,16 @@ def subject_module(schema: StateSchema) -> ModuleType:
 def _bound(shape: ModuleType, constraint: Constraint, number: int, schema: StateSchema) -> Any:
     values: list[Any] = []
     list(_functions(constraint, number, schema, values))
-    deadline = constraint.deadline
 
     def function(name: str) -> Any:
         found = getattr(shape, f"{name}_{number}", None)
         return None if found is None else partial(found, values=tuple(values))
 
     return shape.Rule(
-        id=constraint.id,
-        severity=constraint.severity,
-        message=constraint.message,
+        **_rule_fields(constraint),
         holds=function("rule"),
-        action=constraint.action,
-        active_from=constraint.active_from,
-        active_until=constraint.active_until,
-        deadline=deadline if isinstance(deadline, str) else None,
         deadlines=function("deadlines"),
         each=function("each"),
-        offset=constraint.offset,
-        event_ids=tuple(constraint.events),
-        proposed=constraint.verdict == "proposed",
     )
 
 
