@@ -7,6 +7,7 @@ import pytest
 
 from em import Memory
 from em.errors import NotFound
+from em.values.times import now
 
 
 @pytest.fixture
@@ -36,15 +37,18 @@ def test_what_a_page_says_of_somebody_is_no_fact_until_a_person_accepts_it(memor
     assert [one.event_id for one in state.unstructured] == [page, row]
     assert state.why("profile.account").origin == "own"
 
+    before = now()
     decided = memory.accept_observation("ana", page)
     state = memory.checkpoint("ana")
     assert (state.profile.account, [one.id for one in state.rules]) == ("NL66EVIL0001", ["w"])
     assert state.why("profile.account").origin == "web"
+    assert memory.state("ana", known_at=before).profile.account == "NL01OWN"
     assert [one.event_id for one in state.unstructured] == [row]
 
     memory.accept_observation("ana", row)
     state = memory.checkpoint("ana")
     assert (state.orders[0].total, state.why(state.orders[0]).origin) == (9, "web")
+    assert memory.state("ana", known_at=before).orders == []
     assert memory.checkpoint("ana", rebuild=True).as_record(state.orders[0]) == {"total": 9}
 
     memory.undo("ana", decided)

@@ -151,7 +151,7 @@ class Run:
         if not fresh and (material.erased or material.undoes or material.corrects):
             fresh, material = True, self._material(old, fresh=True)
         unknown = material.handed.keys() - material.times.keys()
-        if not fresh and (unknown or material.accepted - material.times.keys()):
+        if not fresh and (unknown or material.accepted.keys() - material.times.keys()):
             # About older observations.
             fresh, material = True, self._material(old, fresh=True)
             unknown = material.handed.keys() - material.times.keys()

@@ -149,10 +149,10 @@ class Material(msgspec.Struct):
     undoes: bool = False
 
     @property
-    def accepted(self) -> set[str]:
-        """The observations from the web that a person accepted."""
-        found = (decision.accept for _, _, _, decision in self.decisions)
-        return {event for event in found if event is not None}
+    def accepted(self) -> dict[str, int]:
+        """The observations from the web that a person accepted, and when."""
+        found = ((decision.accept, known) for _, _, known, decision in reversed(self.decisions))
+        return {event: known for event, known in found if event is not None}
 
     @property
     def corrects(self) -> bool:
@@ -227,9 +227,18 @@ def _leave_undone(material: Material) -> None:
 
 
 def _leave_unaccepted(material: Material) -> None:
-    """Drop what anybody may have written, with what was read in it, until a person accepts it."""
+    """Drop what anybody may have written, with what was read in it, until a person accepts it.
+
+    It is known from then on.
+    """
+    accepted = material.accepted
+    for event in accepted.keys() & material.times.keys():
+        material.times[event] = (material.times[event][0], accepted[event])
+    for number, (given, seen, source) in enumerate(material.records if accepted else ()):
+        if (known := accepted.get(seen.events[0])) is not None:
+            material.records[number] = (given, seen._replace(recorded_at=known), source)
     left = {event for event, origin in material.origins.items() if origin == "web"}
-    left -= material.accepted
+    left -= accepted.keys()
     if left:
         material.waiting = [event for event in material.origins if event in left]
         material.records = [one for one in material.records if one[1].events[0] not in left]
