@@ -181,13 +181,13 @@ def test_what_is_read_does_not_grow_with_what_has_nothing_to_do_with_it(
 ) -> None:
     flow = write(FLOW)
     read: list[str] = []
-    events = provenance._Walk._events
+    events = provenance._ProvenanceWalk._events
 
-    def counted(walk: provenance._Walk, stream: str) -> Any:
+    def counted(walk: provenance._ProvenanceWalk, stream: str) -> Any:
         read.append(stream)
         return events(walk, stream)
 
-    monkeypatch.setattr(provenance._Walk, "_events", counted)
+    monkeypatch.setattr(provenance._ProvenanceWalk, "_events", counted)
     counts = []
     for others in (1, 10):
         for _ in range(others):

@@ -469,8 +469,13 @@ class Worker:
     def _take_forever(self) -> None:
         while not self._stopping.is_set():
             self._room.clear()
-            with suppress(StoreUnreachable):  # Presence reports it
+            try:
                 self._take()
+            except StoreUnreachable:
+                pass  # Presence reports it
+            except Exception as error:  # noqa: BLE001 - reported; a worker that takes no jobs is of no use
+                self._report(f"can't take jobs, retrying: {error}")
+                self._stopping.wait(LONGEST_PAUSE)
             self._room.wait(self._settings.work.poll)
 
     def _take(self) -> None:
