@@ -89,8 +89,9 @@ def test_a_job_that_its_workers_die_of_is_set_aside(on_sqlite: Workplace) -> Non
         database = Database(on_sqlite.db)
         ledger = Ledger(database)
         for _ in range(ATTEMPTS):
+            ledger.beat("mine", "here")
             assert ledger.take("mine", "default", 1) == [job]
-            assert ledger.free("mine", is_dead=True) == 1
+            assert ledger.bury("mine", 1) == 1
         database.close()
     on_sqlite.drain()
     with on_sqlite.queue() as queue:
@@ -108,9 +109,10 @@ def test_a_job_that_is_cancelled_while_it_is_taken_over_stays_cancelled(
         (job,) = queue.add_runs("plain_five", [{"n": 1}])
         database = Database(on_sqlite.db)
         ledger = Ledger(database)
+        ledger.beat("mine", "here")
         ledger.take("mine", "default", 1)
         queue.cancel(job)
-        assert ledger.free("mine", is_dead=True) == 0
+        assert ledger.bury("mine", 1) == 0
         database.close()
     on_sqlite.drain()
     with on_sqlite.queue() as queue:
@@ -135,11 +137,36 @@ def test_a_worker_does_not_get_a_job_twice_that_runs_in_it_already(workplace: Wo
         first, second = sorted(queue.add_runs("plain_five", [{"n": 1}, {"n": 2}]))
         database = Database(workplace.db)
         ledger = Ledger(database)
+        for worker in ("slow", "other"):
+            ledger.beat(worker, "here")
         assert ledger.take("slow", "default", 1) == [first]
-        assert ledger.free("slow", is_dead=True) == 1
+        assert ledger.bury("slow", 1) == 1
+        ledger.beat("slow", "here")
         assert ledger.take("slow", "default", 4, but_not=[first]) == [second]
         assert ledger.take("other", "default", 4) == [first]
         assert ledger.take("slow", "default", 4) == []
+        database.close()
+
+
+def test_a_worker_that_was_buried_gets_no_job_before_its_next_heartbeat(
+    workplace: Workplace,
+) -> None:
+    """It was slow, and may die now: nobody would watch it, and its jobs would be lost."""
+    with workplace.queue() as queue:
+        (job,) = queue.add_runs("plain_five", [{"n": 1}])
+        database = Database(workplace.db)
+        ledger = Ledger(database)
+        ledger.beat("slow", "here")
+        ledger.beat("slow", "here")
+        assert ledger.bury("slow", 1) is None, "its heartbeat has advanced"
+        assert ledger.bury("slow", 2) == 0
+        assert ledger.bury("slow", 2) is None, "somebody was first"
+        assert ledger.take("slow", "default", 1) == []
+        ledger.beat("slow", "here")
+        assert ledger.take("slow", "default", 1) == [job]
+        ledger.free("slow")
+        assert queue.job(job).state == "queued"
+        assert queue.workers() == {}
         database.close()
 
 

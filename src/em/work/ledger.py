@@ -100,6 +100,7 @@ class Ledger:
     ) -> list[str]:
         """Give a worker jobs of a queue, the oldest first, up to `most`; return their ids.
 
+        A worker without a heartbeat gets none.
         limit: jobs of this queue that may run at a time, over all workers.
         but_not: jobs that the worker must not get.
         """
@@ -107,6 +108,12 @@ class Ledger:
         sql = f"SELECT id FROM jobs WHERE {_FREE} AND queue = ? AND id NOT IN ({marks}) ORDER BY id"  # noqa: S608 - constants; values are bound
         sql += " LIMIT ?" + (" FOR UPDATE SKIP LOCKED" if self._database.is_postgres else "")
         with self._database.writing(queue if limit is not None else "") as session:
+            # Whoever buries this worker waits for us, or we for them: a job that nobody watches
+            # would be lost.
+            known = "SELECT 1 FROM workers WHERE id = ?"
+            known += " FOR SHARE" if self._database.is_postgres else ""
+            if session.execute(known, (worker,)).fetchone() is None:
+                return []
             if limit is not None:
                 most = min(most, limit - _count(session, Wanted("running", queue=queue)))
             found = session.execute(sql, (queue, "", *but_not, max(0, most))).fetchall()
@@ -114,11 +121,39 @@ class Ledger:
                 session.execute("UPDATE jobs SET worker = ? WHERE id = ?", (worker, job_id))
         return [job_id for (job_id,) in found]
 
-    def free(self, worker: str, *, is_dead: bool = False) -> int:
-        """Queue the jobs again that a worker has; return how many. Count its death for each."""
-        sql = f"UPDATE jobs SET worker = NULL, deaths = deaths + ? WHERE {_OPEN} AND worker = ?"  # noqa: S608 - a constant
+    def free(self, worker: str) -> None:
+        """Queue the jobs again that a worker has, and remove it from the running ones."""
+        sql = f"UPDATE jobs SET worker = NULL WHERE {_OPEN} AND worker = ?"  # noqa: S608 - a constant
         with self._database.writing() as session:
-            return session.execute(sql, (int(is_dead), worker)).rowcount
+            session.execute("DELETE FROM workers WHERE id = ?", (worker,))
+            session.execute("DELETE FROM slots WHERE worker = ?", (worker,))
+            session.execute(sql, (worker,))
+
+    def bury(self, worker: str, beat: int) -> int | None:
+        """Queue the jobs of a dead worker again; return how many, and count its death for each.
+
+        None if its heartbeat has advanced, or somebody else was first.
+        """
+        jobs = f"UPDATE jobs SET worker = NULL, deaths = deaths + 1 WHERE {_OPEN} AND worker = ?"  # noqa: S608 - a constant
+        with self._database.writing() as session:
+            gone = "DELETE FROM workers WHERE id = ? AND beat = ?"
+            if not session.execute(gone, (worker, beat)).rowcount:
+                return None
+            session.execute("DELETE FROM slots WHERE worker = ?", (worker,))
+            return session.execute(jobs, (worker,)).rowcount
+
+    def beat(self, worker: str, place: str) -> None:
+        """Advance the heartbeat of a worker; the first one makes it known."""
+        sql = (
+            "INSERT INTO workers(id, beat, place) VALUES (?, 1, ?)"
+            " ON CONFLICT(id) DO UPDATE SET beat = workers.beat + 1"
+        )
+        with self._database.writing() as session:
+            session.execute(sql, (worker, place))
+
+    def workers(self) -> list[tuple[str, int, str]]:
+        """Return the running workers, each with its heartbeat and its place."""
+        return [tuple(row) for row in self._read("SELECT id, beat, place FROM workers", ())]
 
     def end(self, job_id: str, outcome: Outcome) -> None:
         """Store how a job ended, unless it has ended."""

@@ -504,8 +504,7 @@ class Queue:
 
     def workers(self) -> dict[str, str]:
         """Return the workers and their machines; dead ones too, until another worker notices."""
-        with self._database.reading() as session:
-            return dict(session.execute("SELECT id, place FROM workers").fetchall())
+        return {worker: place for worker, _, place in self._ledger.workers()}
 
     def _view(self, entry: Entry) -> JobView:
         problem, report, job, subject = "", None, None, None

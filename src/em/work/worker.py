@@ -263,8 +263,8 @@ class Presence:
     """Writes the heartbeat of one worker, and watches those of the others.
 
     A worker whose heartbeat stops for a whole lease is dead: its jobs are queued again. The others
-    count the time themselves, so no clocks are compared. The first to advance the dead worker's
-    heartbeat frees its jobs. If it dies meanwhile, another one does so a lease later.
+    count the time themselves, so no clocks are compared. The first to remove the dead worker's
+    heartbeat frees its jobs, in one transaction.
 
     tidy: called with each heartbeat.
     report: called with a line for people when something happens.
@@ -272,14 +272,13 @@ class Presence:
 
     def __init__(
         self,
-        database: Database,
+        ledger: Ledger,
         worker: str,
         lease: float,
         tidy: Callable[[], None],
         report: Callable[[str], None],
     ) -> None:
-        self._database = database
-        self._ledger = Ledger(database)
+        self._ledger = ledger
         self._worker = worker
         self._lease = lease
         self._tidy = tidy
@@ -291,21 +290,18 @@ class Presence:
 
     def begin(self) -> None:
         """Write the first heartbeat, and start the thread that writes the next ones."""
-        self._beat()
+        self._ledger.beat(self._worker, place())
         self._thread.start()
 
     def end(self) -> None:
-        """Stop, and remove this worker's heartbeat: it has returned its jobs."""
+        """Stop the heartbeat."""
         self._ended.set()
-        if self._thread.is_alive():
-            self._thread.join()
-        with self._database.writing() as session:
-            session.execute("DELETE FROM workers WHERE id = ?", (self._worker,))
+        self._thread.join()
 
     def _beat_forever(self) -> None:
         while not self._ended.wait(self._lease / BEATS):
             try:
-                self._beat()
+                self._ledger.beat(self._worker, place())
                 self._look()
                 self._tidy()
             except Exception as error:  # noqa: BLE001 - reported; a worker without a heartbeat loses its jobs
@@ -320,40 +316,19 @@ class Presence:
                     self._report("reached the queue's database again")
                 self._lost = False
 
-    def _beat(self) -> None:
-        sql = (
-            "INSERT INTO workers(id, beat, place) VALUES (?, 1, ?)"
-            " ON CONFLICT(id) DO UPDATE SET beat = workers.beat + 1"
-        )
-        with self._database.writing() as session:
-            session.execute(sql, (self._worker, place()))
-
     def _look(self) -> None:
         """Watch the others, and free the jobs of those that are dead."""
-        with self._database.reading() as session:
-            found = session.execute("SELECT id, beat FROM workers").fetchall()
         now = time.monotonic()
         before, self._seen = self._seen, {}
-        for worker, beat in found:
+        for worker, beat, _ in self._ledger.workers():
             if worker == self._worker:
                 continue
             last, since = before.get(worker, (beat, now))
             self._seen[worker] = beat, since if last == beat else now
             if last == beat and now - since >= self._lease:
-                self._bury(worker, beat)
-
-    def _bury(self, worker: str, beat: int) -> None:
-        del self._seen[worker]
-        with self._database.writing() as session:
-            sql = "UPDATE workers SET beat = beat + 1 WHERE id = ? AND beat = ?"
-            if not session.execute(sql, (worker, beat)).rowcount:
-                return  # it is alive, or another worker was first
-        # The jobs first: if we die in between, another worker repeats this.
-        jobs = self._ledger.free(worker, is_dead=True)
-        with self._database.writing() as session:
-            session.execute("DELETE FROM workers WHERE id = ? AND beat = ?", (worker, beat + 1))
-            session.execute("DELETE FROM slots WHERE worker = ?", (worker,))
-        self._report(f"worker {worker} is gone; {jobs} of its jobs were queued again")
+                jobs = self._ledger.bury(worker, beat)
+                if jobs is not None:
+                    self._report(f"worker {worker} is gone; {jobs} of its jobs were queued again")
 
 
 def place() -> str:
@@ -424,7 +399,7 @@ class Worker:
         prepare_structs()
         self._database.make()
         lease = self._settings.work.lease
-        presence = Presence(self._database, self.id, lease, self._slots.tidy, self._report)
+        presence = Presence(self._ledger, self.id, lease, self._slots.tidy, self._report)
         presence.begin()
         taking = threading.Thread(target=self._take_forever, name="em-taking", daemon=True)
         taking.start()
@@ -441,8 +416,8 @@ class Worker:
         while self._running:
             time.sleep(LOOK / 4)
         try:
-            self._ledger.free(self.id)
             presence.end()
+            self._ledger.free(self.id)
         except StoreUnreachable as error:
             self._report(f"its jobs are queued again when its lease ends: {error.message}")
         self._database.close()
