@@ -20,8 +20,6 @@ MAX_DEPTH = 100
 MAX_BYTES = 64 * 1024 * 1024
 """Largest size of one encoded value."""
 
-DIGEST = 16
-"""Characters of a short hash."""
 
 Json = dict[str, Any]
 
@@ -65,14 +63,6 @@ def _refuse_converted(value: Any, place: str) -> None:
 def identical(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON. Python finds 1, 1.0 and True equal; a tool may not."""
     return bool(_encode(one) == _encode(other))
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sorted(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return sorted(map(_sorted, value), key=_encode)
-    return value
 
 
 def too_deep(place: str) -> BadBody:

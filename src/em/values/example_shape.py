@@ -64,29 +64,6 @@ def _sign(char: str) -> str:
     return char
 
 
-def blank(value: Any) -> Any:
-    """Return a value that looks like another one: its type, its length, and its signs."""
-    if isinstance(value, str):
-        is_mail = EMAIL.fullmatch(value.strip())
-        return "name@host.example" if is_mail else "".join(map(_sign, value))
-    if isinstance(value, bool) or value is None:
-        return value
-    if isinstance(value, int | float):
-        return type(value)(bool(value))
-    if isinstance(value, list):
-        return blanks(value)
-    return {key: blank(one) for key, one in value.items()} if isinstance(value, dict) else value
-
-
-def blanks(values: Sequence[Any]) -> list[Any]:
-    """Return what different values look like, each form once."""
-    found: dict[str, Any] = {}
-    for value in values:
-        shown = blank(value)
-        found.setdefault(f"{type(shown).__name__} {shown}", shown)
-    return list(found.values())
-
-
 def without_personal_data(text: str, known: Mapping[str, Any]) -> str:
     """Return a text with recorded values as `{name}`, and other ids and addresses as shapes.
 

@@ -376,14 +376,3 @@ def lacking(schema: Any, known: Container[str]) -> list[str]:
             names += ways[0]
     declared = properties_of(part)
     return [one for one in dict.fromkeys(names) if one in declared and one not in known]
-
-
-def of_output(wired: Any, recorded: Any) -> Json:
-    """Return a schema that requires what the routine itself builds, with the recorded types."""
-    if not isinstance(wired, dict) or not isinstance(recorded, dict):
-        return kind_of(recorded)
-    return {
-        "type": "object",
-        "properties": {key: of_output(part, recorded[key]) for key, part in wired.items()},
-        "required": list(wired),
-    }

@@ -87,11 +87,6 @@ def is_by_id(value: dict[str, Any]) -> bool:
     return len(shapes) == 1 and all(re.search(r"\d", key) for key in value)
 
 
-def items_of(collection: Any) -> list[Any]:
-    """Return the items of a list, or of a mapping by id."""
-    return list(collection.values()) if isinstance(collection, dict) else list(collection)
-
-
 def is_informative(value: Any) -> bool:
     """Whether a value is distinctive enough that finding it elsewhere is no coincidence."""
     if value is None or isinstance(value, bool):
