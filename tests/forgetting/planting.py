@@ -51,7 +51,9 @@ workflows:
       - name: inner
         tool: run_routine
         memory: {{needs: [look]}}
-        inputs: {{routine: close_{who}, input: {{name: "{{{{memory.look_output}}}}"}}}}
+        inputs:
+          routine: close_{who}
+          input: {{name: "{{{{memory.look_output.strip('[].')}}}}"}}
       - name: after
         memory: {{needs: [inner]}}
         inputs: {{prompt: "{{{{memory.inner_output}}}}"}}
