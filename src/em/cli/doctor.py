@@ -138,7 +138,8 @@ def _is_this_em(program: Path) -> bool:
         return True
     try:
         with program.open("rb") as script:
-            return b"em.cli" in script.read(SCRIPT_BYTES)
+            found = script.read(SCRIPT_BYTES)
+            return b"em.cli" in found or b"-m em" in found
     except OSError:
         return False
 

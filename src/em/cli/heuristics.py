@@ -13,12 +13,18 @@ from em.cli.options import (
     listed,
     listing,
     model,
-    next_of,
-    note_more,
     open_memory,
     reading,
 )
-from em.cli.output import count, emit, note, print_table, printable, progress
+from em.cli.output import (
+    count,
+    emit,
+    emit_list,
+    note,
+    print_table,
+    printable,
+    progress,
+)
 from em.errors import UsageError
 from em.heuristics.heuristic import Heuristic, Lesson, Ranked, list_heuristics
 from em.log.event import trace_stream
@@ -50,15 +56,15 @@ def list_(limit: int, retired: bool, **chosen: Any) -> None:
     found = [one for _, one in page[:limit]]
     older = page[limit - 1][0] if len(page) > limit else None
 
-    def text() -> None:
-        if not found:
-            note(_why_none(memory.store, **chosen))
-            return
-        columns = ("id", "how", "learned", "went well", "state", "when, do")
-        print_table(columns, [_row(one) for one in found], may_go=("how",))
-        note_more(older)
-
-    emit({"heuristics": found, **next_of(older)}, text)
+    emit_list(
+        "heuristics",
+        found,
+        ("id", "how", "learned", "went well", "state", "when, do"),
+        _row,
+        none=lambda: _why_none(memory.store, **chosen),
+        older=older,
+        may_go=("how",),
+    )
 
 
 def _why_none(store: Store, **chosen: Any) -> str:

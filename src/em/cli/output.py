@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,6 +16,7 @@ from em.values.paths import shown, shown_json
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
+T = TypeVar("T")
 GAP = "  "
 WIDE = 28
 LEAST = 32
@@ -146,6 +147,32 @@ def print_table(
         click.echo(line(row))
         if below:
             click.echo(cut_to(row[last]))
+
+
+def emit_list(
+    name: str,
+    found: Sequence[T],
+    columns: Sequence[str],
+    row: Callable[[T], Sequence[str]],
+    *,
+    none: str | Callable[[], str],
+    older: object = None,
+    may_go: Sequence[str] = (),
+) -> None:
+    """Print a list: under its name as JSON, as a table for people, as a note where it is empty.
+
+    older: where the list goes on; None on its last page.
+    """
+
+    def text() -> None:
+        if not found:
+            note(none if isinstance(none, str) else none())
+            return
+        print_table(columns, map(row, found), may_go=may_go)
+        if older is not None:
+            note(f"… there are more: repeat with --cursor {older}")
+
+    emit({name: found, **({} if older is None else {"next": str(older)})}, text)
 
 
 def _fitted(widest: list[int], may_go: list[int], kept: set[int], room: int) -> dict[int, int]:

@@ -15,8 +15,11 @@ from em.store.protocol import Passage
 @command("recall")
 @click.argument("words", nargs=-1)
 @click.option("--subject", help="Only passages about this subject.")
+@click.option("--role", help="Only what was said in this role, such as user.")
 @click.option("--speaker", help="Only what this speaker said.")
 @click.option("--session", help="Only this conversation.")
+@click.option("--agent", help="Only what was said to or by this agent.")
+@click.option("--run", help="Only this run of an agent, or this trace.")
 @click.option(
     "--metadata", multiple=True, metavar="KEY=VALUE", help="Only with this field. Repeatable."
 )

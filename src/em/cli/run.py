@@ -35,8 +35,6 @@ from em.cli.options import (
     listing,
     load_tools,
     model,
-    next_of,
-    note_more,
     open_memory,
     person,
     read_object,
@@ -44,6 +42,7 @@ from em.cli.options import (
 from em.cli.output import (
     count,
     emit,
+    emit_list,
     note,
     only_results_on_stdout,
     print_json,
@@ -60,6 +59,7 @@ from em.runner.history import (
     STATUSES,
     PastRun,
     PastStep,
+    RunSummary,
     Saved,
     find_runs,
     read_run,
@@ -690,21 +690,20 @@ def list_(routine: str | None, status: str | None, limit: int, **chosen: Any) ->
     page = find_runs(
         open_memory().store, name=routine, status=status, limit=limit, **listed(**chosen)
     )
-    found = page.runs[::-1]
+    emit_list(
+        "runs",
+        page.runs[::-1],
+        ("run", "began", "status", "steps", "routine"),
+        row_of_run,
+        none="no runs yet; `em run` makes one",
+        older=page.older,
+        may_go=("steps", "began"),
+    )
 
-    def text() -> None:
-        if not found:
-            note("no runs yet; `em run` makes one")
-            return
-        rows = [
-            (one.run_id, f"{one.began:%Y-%m-%d %H:%M:%S}", one.status, str(one.steps), one.routine)
-            for one in found
-        ]
-        columns = ("run", "began", "status", "steps", "routine")
-        print_table(columns, rows, may_go=("steps", "began"))
-        note_more(page.older)
 
-    emit({"runs": found, **next_of(page.older)}, text)
+def row_of_run(one: RunSummary) -> tuple[str, ...]:
+    """Return the row of a run in a list."""
+    return (one.run_id, f"{one.began:%Y-%m-%d %H:%M:%S}", one.status, str(one.steps), one.routine)
 
 
 @runs.command("show")

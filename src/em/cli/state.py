@@ -330,8 +330,13 @@ def correct(subject: str, event: str, changes: tuple[str, ...]) -> None:
     memory = open_memory()
     given = {name: json_or_text(value) for name, value in pairs(changes, "FIELD=VALUE").items()}
     decided = memory.subjects.correct(subject, find_event(memory, event).id, given, by=person())
+    _settled(memory, subject, decided, "corrected")
+
+
+def _settled(memory: Memory, subject: str, decided: str, what: str) -> None:
+    """Compile a subject with a decision, and print its event."""
     memory.subjects.checkpoint(subject)
-    emit({"event_id": decided}, f"corrected: event {decided}")
+    emit({"event_id": decided}, f"{what}: event {decided}")
 
 
 @state.command()
@@ -353,8 +358,7 @@ def retract(subject: str, what: str) -> None:
         except NotFound as no_event:
             raise (no_event if what.isdecimal() else no_field) from None
         decided = memory.subjects.retract(subject, found, by=person())
-    memory.subjects.checkpoint(subject)
-    emit({"event_id": decided}, f"taken back: event {decided}")
+    _settled(memory, subject, decided, "taken back")
 
 
 @state.command()
@@ -368,8 +372,7 @@ def accept(subject: str, event: str) -> None:
     """
     memory = open_memory()
     decided = memory.subjects.accept(subject, find_event(memory, event).id, by=person())
-    memory.subjects.checkpoint(subject)
-    emit({"event_id": decided}, f"accepted: event {decided}")
+    _settled(memory, subject, decided, "accepted")
 
 
 @state.command()
@@ -389,8 +392,7 @@ def same(subject: str, one: str, other: str, type_: str) -> None:
     memory = open_memory()
     keys = [found if isinstance(found := json_or_text(k), list) else [found] for k in (one, other)]
     decided = memory.subjects.same(subject, keys[0], keys[1], type_=type_, by=person())
-    memory.subjects.checkpoint(subject)
-    emit({"event_id": decided}, f"one record: event {decided}")
+    _settled(memory, subject, decided, "one record")
 
 
 @state.command()
@@ -643,5 +645,4 @@ def resolve(
         if order is not None:
             given["order"] = [source.strip() for source in order.split(",")]
         decided = memory.resolve(subject, field, **given)
-    memory.subjects.checkpoint(subject)
-    emit({"event_id": decided}, f"decided: event {decided}")
+    _settled(memory, subject, decided, "decided")

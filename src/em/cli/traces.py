@@ -11,15 +11,12 @@ from em.cli.command import group
 from em.cli.options import (
     listed,
     listing,
-    next_of,
-    note_more,
     open_memory,
 )
 from em.cli.output import (
     count,
     emit,
-    note,
-    print_table,
+    emit_list,
     printable,
     terminal_width,
 )
@@ -65,17 +62,16 @@ def list_(
         limit=limit,
         **listed(**chosen),
     )
-    found = page.traces
-
-    def text() -> None:
-        if not found:
-            note("no traces; `em import` brings them in")
-            return
-        columns = ("trace", "began", "from", "outcome", "calls", "failed", "tokens", "goal")
-        print_table(columns, [_row(one) for one in found], may_go=("tokens", "failed", "outcome"))
-        note_more(page.older)
-
-    emit({"traces": found, **next_of(page.older)}, text)
+    columns = ("trace", "began", "from", "outcome", "calls", "failed", "tokens", "goal")
+    emit_list(
+        "traces",
+        page.traces,
+        columns,
+        _row,
+        none="no traces; `em import` brings them in",
+        older=page.older,
+        may_go=("tokens", "failed", "outcome"),
+    )
 
 
 def _row(one: TraceSummary) -> tuple[str, ...]:

@@ -2,7 +2,9 @@
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import msgspec
@@ -15,7 +17,7 @@ from em.log.event import code_stream
 from em.runner.authorship import is_model_written
 from em.runner.package import UDF
 from em.settings import FILE, folder_hash, is_folder_trusted, named_settings
-from em.trust import content_hash, revoke
+from em.trust import Trusted, content_hash, revoke
 from em.trust import trust as trust_content
 from em.values.canonical import Json
 from em.values.paths import path_to_text
@@ -70,61 +72,84 @@ def trust(
             "name a routine's folder, or --folder PATH, or --memory", fix="em trust --folder ."
         )
     if of_memory:
-        return _trust_memory(take_back, yes)
-    if folder is not None:
-        return _trust_folder(Path(folder), take_back, yes)
-    return _trust_code(Path(str(package)) / UDF, take_back, yes)
+        wanted = _memory()
+    elif folder is not None:
+        wanted = _em_yaml(Path(folder))
+    else:
+        wanted = _code(Path(str(package)) / UDF)
+    facts, file = wanted.facts, wanted.facts["file"]
+    if take_back:
+        return _revoke(facts, wanted.place, logged=wanted.is_code)
+    if wanted.already:
+        emit(facts, f"{file}: {wanted.already}")
+        return 0
+    if not yes and not _confirmed(wanted.shown, file, wanted.about or file, wanted.question):
+        note("nothing was changed")
+        return 1
+    entry = wanted.trust()
+    if wanted.is_code:
+        _log("code_trusted", {name: facts[name] for name in ("file", "sha256", "size")})
+    emit({**facts, "trusted_at": entry.at}, f"{file}: {wanted.result}")
+    return 0
 
 
-def _trust_folder(folder: Path, take_back: bool, yes: bool) -> int:
+class _Wanted(NamedTuple):
+    """What is to be trusted: what a person reads of it and is asked, and how it is done.
+
+    already: why there is nothing to do; empty if there is. result: what it means once trusted.
+    """
+
+    facts: Json
+    place: Path | str
+    shown: bytes
+    question: str
+    trust: Callable[[], Trusted]
+    result: str
+    already: str = ""
+    about: str = ""
+    is_code: bool = False
+
+
+def _em_yaml(folder: Path) -> _Wanted:
     path = folder / FILE
     if not path.is_file():
         raise UsageError("there is no em.yaml", place=str(folder), fix="name its folder")
-    facts: Json = {
-        "file": str(path.resolve()),
-        "sha256": folder_hash(folder),
-        "settings": named_settings(folder),
-    }
-    if take_back:
-        return _revoke(facts, path)
-    if not facts["settings"]:
-        emit(facts, f"{facts['file']}: it names nothing that needs trust")
-        return 0
-    if is_folder_trusted(folder):
-        emit(facts, f"{facts['file']}: is trusted already")
-        return 0
-    shown = msgspec.yaml.encode(facts["settings"])
-    question = "May em use these addresses, variables, programs, code and databases?"
-    if not yes and not _confirmed(shown, facts["file"], facts["file"], question):
-        note("nothing was changed")
-        return 1
-    entry = trust_content(facts["sha256"], path, path.stat().st_size)
-    emit({**facts, "trusted_at": entry.at}, f"{facts['file']}: trusted until it changes")
-    return 0
+    settings = named_settings(folder)
+    sha256 = folder_hash(folder)
+    known = "is trusted already" if is_folder_trusted(folder) else ""
+    return _Wanted(
+        {"file": str(path.resolve()), "sha256": sha256, "settings": settings},
+        path,
+        msgspec.yaml.encode(settings),
+        "May em use these addresses, variables, programs, code and databases?",
+        lambda: trust_content(sha256, path, path.stat().st_size),
+        "trusted until it changes",
+        already=known if settings else "it names nothing that needs trust",
+    )
 
 
-def _trust_memory(take_back: bool, yes: bool) -> int:
+def _memory() -> _Wanted:
     store = open_memory().store
     database = store.database
     held = Counter(artefact.kind for artefact in store.artefacts())
-    facts: Json = {"file": database.place, "sha256": database.hash, "id": database.id}
-    facts["artefacts"] = dict(held)
-    if take_back:
-        return _revoke(facts, database.place)
-    if database.is_trusted:
-        emit(facts, f"{database.place}: is trusted already")
-        return 0
     shown = "".join(f"{kind}: {number:,}\n" for kind, number in sorted(held.items()))
-    question = "Is this memory yours, and may code that it holds do all that you may do?"
-    if not yes and not _confirmed(shown.encode(), database.place, database.place, question):
-        note("nothing was changed")
-        return 1
-    entry = database.trust()
-    emit({**facts, "trusted_at": entry.at}, f"{database.place}: trusted in this place")
-    return 0
+    return _Wanted(
+        {
+            "file": database.place,
+            "sha256": database.hash,
+            "id": database.id,
+            "artefacts": dict(held),
+        },
+        database.place,
+        shown.encode(),
+        "Is this memory yours, and may code that it holds do all that you may do?",
+        database.trust,
+        "trusted in this place",
+        already="is trusted already" if database.is_trusted else "",
+    )
 
 
-def _trust_code(path: Path, take_back: bool, yes: bool) -> int:
+def _code(path: Path) -> _Wanted:
     try:
         code = path.read_bytes()
     except OSError as error:
@@ -133,27 +158,19 @@ def _trust_code(path: Path, take_back: bool, yes: bool) -> int:
             place=str(path),
             fix="name the folder of a routine that has functions",
         ) from None
-    facts: Json = {
-        "file": str(path.resolve()),
-        "sha256": content_hash(code),
-        "size": len(code),
-        "marked": is_model_written(path.parent, UDF),
-    }
-    if take_back:
-        return _revoke(facts, path, logged=True)
-    unmarked = "" if facts["marked"] else " (not marked as written by a model)"
-    what = f"{facts['file']}: {facts['size']:,} bytes, {facts['sha256']}{unmarked}"
-    question = "Have you read this code, and may it do all that you may do?"
-    if not yes and not _confirmed(code, facts["file"], what, question):
-        note("nothing was changed")
-        return 1
-    entry = trust_content(facts["sha256"], path, len(code))
-    _log("code_trusted", {name: facts[name] for name in ("file", "sha256", "size")})
-    emit(
-        {**facts, "trusted_at": entry.at},
-        f"{facts['file']}: trusted; it runs in em's process from now on",
+    sha256, file = content_hash(code), str(path.resolve())
+    is_marked = is_model_written(path.parent, UDF)
+    unmarked = "" if is_marked else " (not marked as written by a model)"
+    return _Wanted(
+        {"file": file, "sha256": sha256, "size": len(code), "marked": is_marked},
+        path,
+        code,
+        "Have you read this code, and may it do all that you may do?",
+        lambda: trust_content(sha256, path, len(code)),
+        "trusted; it runs in em's process from now on",
+        about=f"{file}: {len(code):,} bytes, {sha256}{unmarked}",
+        is_code=True,
     )
-    return 0
 
 
 def _revoke(facts: Json, path: Path | str, *, logged: bool = False) -> int:

@@ -45,6 +45,7 @@ from em.cli.output import (
 )
 from em.cli.queue import enqueue
 from em.cli.routine import print_problems
+from em.cli.run import row_of_run
 from em.errors import NotFound, UsageError, WorkflowError
 from em.log.summary import Cursor, Totals
 from em.runner.history import STATUSES, RunFilter, RunSummary, find_runs
@@ -416,10 +417,7 @@ def _print_runs(runs: Sequence[RunSummary], older: Cursor | None) -> None:
     if not runs:
         note("no workflow runs yet; `em workflow run` makes one")
         return
-    rows = [
-        (one.run_id, f"{one.began:%Y-%m-%d %H:%M:%S}", one.status, str(one.steps), one.routine)
-        for one in runs
-    ]
+    rows = map(row_of_run, runs)
     print_table(("run", "began", "status", "steps", "workflow"), rows, may_go=("steps", "began"))
     note(f"{count(len(runs), 'run')}; inspect one with: em workflow inspect RUN")
     note_more(older)
