@@ -12,6 +12,7 @@ from tests.careful import careful
 from em import AsyncMemory, Memory
 from em.errors import NotFound, StateHeld, StateInvalid
 from em.llm import ScriptedClient
+from em.state.portions import subjects_of
 from em.state.schema import PolicyName
 
 ANSWER = "def answer(state, year):\n    return len([t for t in state.trips if t.date.year == year])"
@@ -426,3 +427,15 @@ def test_the_same_for_asyncio(tmp_path: Path) -> None:
     import asyncio
 
     assert asyncio.run(_asked(tmp_path / "a.db")).value == 2
+
+
+def test_subjects_with_news_are_those_whose_state_may_change(memory: Memory) -> None:
+    memory.observe("ana", {"city": "Porto"}, type="Profile")
+    memory.observe("bo", {"city": "Rome"}, type="Profile")
+    memory.checkpoint("ana")
+    seen = max(event.seq for event in memory.log.read())
+    assert subjects_of(memory.store) == ["ana", "bo"]
+    memory.ask("ana", code="profile.city")
+    memory.observe("bo", {"city": "Bern"}, type="Profile")
+    memory.add_trace({"mission": {"goal": "x"}, "events": []})
+    assert subjects_of(memory.store, seen) == ["bo"]
