@@ -84,7 +84,7 @@ def _retrieved(runs: "list[KeptTrace]", tools: list[str]) -> tuple[list[float], 
     from em.heuristics.failure import session_of, shape_of_call
     from em.heuristics.heuristic import every_heuristic, get_heuristic, learn
     from em.heuristics.reflection import mine
-    from em.heuristics.relevance import EVERYBODY, Wanted, rank
+    from em.heuristics.relevance import EVERYBODY, TaskAtHand, rank
     from em.recall.search import LessonRecall
     from em.store.sqlite import SqliteStore
 
@@ -101,7 +101,7 @@ def _retrieved(runs: "list[KeptTrace]", tools: list[str]) -> tuple[list[float], 
             if not wanted:
                 continue
             goal = kept.trace.mission.goal
-            found = [one.heuristic for one in rank(store, Wanted(goal, tools), 5)]
+            found = [one.heuristic for one in rank(store, TaskAtHand(goal, tools), 5)]
             hits = LessonRecall(store, passed_over=frozenset())(goal, EVERYBODY, 5)
             plain = [
                 get_heuristic(store, hit.passage.stream.removeprefix("heuristic/")) for hit in hits

@@ -10,14 +10,14 @@ from typing import Any
 from tests.cli.em_command import em
 
 from em.testing import LoopbackModel, ModelCall, Turn
-from em.testing.model_server import Seen
+from em.testing.model_server import SeenRequest
 from em.testing.turn import calling
 
 CLIENTS = Path(__file__).parents[2] / ".clients"
 KEY = "sk-dummy"
 
 
-def aside(seen: Seen) -> str | None:
+def aside(seen: SeenRequest) -> str | None:
     """Reply to what an agent asks beside its task: such a request offers no tools."""
     return None if seen.body.get("tools") else "A title"
 

@@ -18,7 +18,7 @@ from em.clients.hook import ask
 from em.clients.hook_service import end_service
 from em.clients.launch import socket_of
 from em.compiler.proposals import open_proposals
-from em.testing.model_server import Seen
+from em.testing.model_server import SeenRequest
 
 ORDER = "test -f customer || { echo 'no customer: insert them first' >&2; exit 1; }; touch order\n"
 
@@ -121,10 +121,10 @@ def test_a_routine_is_proposed_after_two_sessions_and_does_the_third_task_over_m
     assert "Use routines and lessons from" in json.dumps(agent.model.requests[-1].body)
 
 
-def until_offered(agent: CodingAgent, tool: str) -> Callable[[Seen], Any]:
+def until_offered(agent: CodingAgent, tool: str) -> Callable[[SeenRequest], Any]:
     """Let the agent wait until the MCP server has started, which its first request does not."""
 
-    def reply(seen: Seen) -> Any:
+    def reply(seen: SeenRequest) -> Any:
         offered = f'"name": "{tool}"', f'_{tool}"'
         tools = json.dumps(seen.body.get("tools"))
         is_there = any(name in tools for name in offered)
@@ -133,10 +133,10 @@ def until_offered(agent: CodingAgent, tool: str) -> Callable[[Seen], Any]:
     return reply
 
 
-def of_helper(replies: list[Any], word: str) -> Callable[[Seen], Any]:
+def of_helper(replies: list[Any], word: str) -> Callable[[SeenRequest], Any]:
     """Reply to requests without a word, which the main agent's have, and to those aside."""
 
-    def reply(seen: Seen) -> Any:
+    def reply(seen: SeenRequest) -> Any:
         if aside(seen) is not None or word in json.dumps(seen.body):
             return aside(seen)
         return replies.pop(0)

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from em.testing import LoopbackModel, ModelCall, Turn
-from em.testing.model_server import Seen
+from em.testing.model_server import SeenRequest
 from em.testing.turn import broken_stream, calling, cut_off
 
 TEXT = "The shop in Lisbon has 545 things in its window."
@@ -167,7 +167,7 @@ def test_calls_are_also_given_without_a_stream(server: LoopbackModel) -> None:
 
 
 def test_what_a_client_asks_besides_takes_nothing_of_the_script() -> None:
-    def aside(seen: Seen) -> str | None:
+    def aside(seen: SeenRequest) -> str | None:
         return "a title" if "title" in str(seen.body) else None
 
     with LoopbackModel(aside=aside) as server:

@@ -8,7 +8,7 @@ import pytest
 
 from em import Memory
 from em.recall.question import read_question
-from em.recall.rank import Weights, Word, apart, best_of, score_words
+from em.recall.rank import RankedWord, Weights, apart, best_of, score_words
 from em.store.protocol import SHAPE_BITS
 from em.text.terms import ASSISTANT, QUESTION
 
@@ -138,14 +138,14 @@ def test_places_far_apart_keep_their_scores() -> None:
     assert list(apart({1: 1.0, 2: 1.0, 3: 1.0}, 0.5)) == [3, 2, 1]
 
 
-def _random_words(seed: int, count: int) -> list[Word]:
+def _random_words(seed: int, count: int) -> list[RankedWord]:
     random = Random(seed)
     words = []
     for weight in (5.0, 3.0, 1.5):
         numbers = sorted(random.sample(range(count), random.randint(1, count // 8)), reverse=True)
         shapes = [random.choice((4, 14, 20, 14 | QUESTION, 20 | ASSISTANT)) for _ in numbers]
         postings = [n << SHAPE_BITS | shape for n, shape in zip(numbers, shapes, strict=True)]
-        words.append(Word(weight, postings, spreads=weight > 2))
+        words.append(RankedWord(weight, postings, spreads=weight > 2))
     return words
 
 
@@ -161,7 +161,7 @@ def test_the_best_are_the_same_if_only_the_best_are_wanted(seed: int) -> None:
 def test_what_stands_alone_in_a_large_scope_is_not_scored_unless_it_is_among_the_best() -> None:
     def scored(scale: int) -> int:
         frequent = [n * 20 << SHAPE_BITS | n % 30 for n in range(100 * scale, 0, -1)]
-        words = [Word(5.0, [7 << SHAPE_BITS | 14]), Word(1.0, frequent)]
+        words = [RankedWord(5.0, [7 << SHAPE_BITS | 14]), RankedWord(1.0, frequent)]
         return len(score_words(words, Weights(), 50))
 
     assert scored(10) < 10 * scored(1) / 2

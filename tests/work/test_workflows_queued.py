@@ -8,7 +8,7 @@ from tests.work.conftest import SETTINGS, Workplace, kill
 
 from em import Memory
 from em.errors import InputError, InvalidWorkflow, NotFound, UsageError
-from em.testing.model_server import LoopbackModel, Seen
+from em.testing.model_server import LoopbackModel, SeenRequest
 from em.testing.turn import Turn, slow
 
 pytestmark = pytest.mark.timeout(1_800)  # for what hangs: workers wait as long as work is done
@@ -146,7 +146,7 @@ class CountingModel(LoopbackModel):
         self.now = self.most = 0
         self.guard = threading.Lock()
 
-    def _answer(self, seen: Seen) -> Turn:
+    def _answer(self, seen: SeenRequest) -> Turn:
         with self.guard:
             self.now += 1
             self.most = max(self.most, self.now)

@@ -68,7 +68,7 @@ from em.workflows.inspection import (
 )
 from em.workflows.plan import Plan, refuse_invalid, validate_file
 from em.workflows.runs import Workflows
-from em.workflows.slices import Tokens
+from em.workflows.slices import StepTokens
 from em.workflows.to_routine import Frozen
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -484,7 +484,7 @@ def _print_step(step: StepView, *, full: bool) -> None:
         _field("tokens", _tokens(step.tokens), full=True)
 
 
-def _tokens(tokens: Tokens) -> str:
+def _tokens(tokens: StepTokens) -> str:
     counted = "" if tokens.told is None else f" ({tokens.told:,} as the provider counts)"
     share = f", {tokens.saved / tokens.full:.0%} saved" if tokens.full > 0 else ""
     return f"about {tokens.sent:,}{counted}; with the full context {tokens.full:,}{share}"

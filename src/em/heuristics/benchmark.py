@@ -21,7 +21,7 @@ from em.heuristics.lessons import Heuristics
 from em.heuristics.relevance import EVERYBODY
 from em.log.event import HEURISTIC_PREFIX
 from em.recall.embed import Embed
-from em.recall.search import Hit, LessonRecall
+from em.recall.search import LessonHit, LessonRecall
 from em.store.protocol import Store
 from em.store.sqlite import IN_MEMORY, SqliteStore
 
@@ -239,7 +239,7 @@ def _fill(store: Store, made: SeededSet) -> None:
             feedback(store, [heuristic_id], "failure")
 
 
-def _ids(hits: Iterable[Hit]) -> list[str]:
+def _ids(hits: Iterable[LessonHit]) -> list[str]:
     return [hit.passage.stream.removeprefix(HEURISTIC_PREFIX) for hit in hits]
 
 

@@ -64,7 +64,7 @@ def _lines(text: str) -> list[str]:
     return ["".join(c if c.isprintable() else " " for c in line) for line in found if line]
 
 
-class Session(NamedTuple):
+class SessionWords(NamedTuple):
     """The words of a session: those that may be data, and those that its tools are named with.
 
     data: words of short values, and of names of people and places. names: words of the names of
@@ -90,10 +90,10 @@ class Session(NamedTuple):
         return not self.ids.isdisjoint(_bare_words(text))
 
 
-_UNKNOWN = Session()
+_UNKNOWN = SessionWords()
 
 
-def session_of(trace: Trace, calls: Sequence[TracedCall]) -> Session:
+def session_of(trace: Trace, calls: Sequence[TracedCall]) -> SessionWords:
     """Return the words of a session, of which lessons tell names and never data."""
     said = [trace.mission.goal, *(one.text for one in trace.events if isinstance(one, Message))]
     given = [
@@ -107,7 +107,7 @@ def session_of(trace: Trace, calls: Sequence[TracedCall]) -> Session:
     people = {word for word in words if word.istitle() and word.lower() not in small | names}
     values = (text for value in given for text in texts(value) if len(text) <= LONGEST_VALUE)
     short = {part for text in values for part in words_of(text)}
-    return Session(
+    return SessionWords(
         data=frozenset(part for part in short | {*map(str.lower, people)} if len(part) > 1),
         names=frozenset(names),
         ids=frozenset(people | {word for word in words if _OF_ONE_TIME.search(word)}),
@@ -123,7 +123,7 @@ def _bare_words(text: str) -> Iterator[str]:
     return (word.strip(_MARKS) for word in text[:LONGEST_READ].split())
 
 
-def error_shape(error: Any, values: Iterable[str] = (), session: Session = _UNKNOWN) -> str:
+def error_shape(error: Any, values: Iterable[str] = (), session: SessionWords = _UNKNOWN) -> str:
     """Return the words of an error with gaps for what varies. values: what the call was given."""
     line = _QUOTED.sub(GAP, error_text(error))
     for value in sorted(set(values), key=len, reverse=True):
@@ -145,7 +145,7 @@ def _without(line: str, value: str) -> str:
     return _without(f"{line[:at]}{GAP}{line[at + len(value) :]}", value)
 
 
-def shape_of_call(call: TracedCall, session: Session) -> str:
+def shape_of_call(call: TracedCall, session: SessionWords) -> str:
     """Return the words of a call's error without the data of its session."""
     return error_shape(call.error, (str(leaf) for _, leaf in leaves(call.args)), session)
 

@@ -11,7 +11,7 @@ from em.compiler.calls import TracedCall, calls_of
 from em.errors import InputError
 from em.heuristics import health
 from em.heuristics.brief import brief
-from em.heuristics.failure import Session, session_of, shape_of_call
+from em.heuristics.failure import SessionWords, session_of, shape_of_call
 from em.heuristics.heuristic import (
     ACCEPTED,
     FROM_THE_WEB,
@@ -28,7 +28,7 @@ from em.heuristics.heuristic import (
     restore_heuristics,
 )
 from em.heuristics.reflection import call_ids, mine, reflect
-from em.heuristics.relevance import Wanted
+from em.heuristics.relevance import TaskAtHand
 from em.llm.client import LlmClient
 from em.log.event import TRACE_PREFIX, Draft, Event, EventQuery
 from em.recall.embed import Embed, Progress
@@ -164,7 +164,7 @@ class Heuristics:
             for one in shown
             if one.stream.startswith(TRACE_PREFIX)
         )
-        failed: dict[str, tuple[TracedCall, Session]] = {}
+        failed: dict[str, tuple[TracedCall, SessionWords]] = {}
         found = get_traces(self._store, [*traces]) if traces else []
         origins = {kept.trace.origin for kept in found}
         for kept in found:
@@ -231,7 +231,7 @@ class Heuristics:
         client: LlmClient | None = None,
     ) -> Briefing:
         """Write a briefing with the best lessons for a task; empty if none is relevant."""
-        wanted = Wanted(task, tools, subject)
+        wanted = TaskAtHand(task, tools, subject)
         return brief(self._store, wanted, k=k, tokens=tokens, search=self._recall, client=client)
 
     def feedback(

@@ -12,7 +12,7 @@ import msgspec
 from em.compiler.calls import TracedCall, calls_of
 from em.errors import BadAnswer
 from em.heuristics.failure import (
-    Session,
+    SessionWords,
     cut,
     error_text,
     is_telling,
@@ -172,7 +172,7 @@ def _model_lesson(
     calls: Sequence[TracedCall],
     ids: Sequence[str],
     client: LlmClient,
-    session: Session,
+    session: SessionWords,
 ) -> Lesson:
     if max(found.calls) > len(calls):
         raise BadAnswer(

@@ -58,7 +58,7 @@ OFTEN = 3
 """A lesson about a tool of the task is relevant without common words if learned this often."""
 
 
-class Wanted(NamedTuple):
+class TaskAtHand(NamedTuple):
     """A task, the tools it may use (None if unknown), and its subject."""
 
     task: str
@@ -66,7 +66,7 @@ class Wanted(NamedTuple):
     subject: str | None = None
 
 
-class Candidate(NamedTuple):
+class LessonCandidate(NamedTuple):
     """A lesson that the search found: its score by words, and its similarity of meaning."""
 
     heuristic: Heuristic
@@ -76,7 +76,7 @@ class Candidate(NamedTuple):
 
 def rank(
     store: Store,
-    wanted: Wanted,
+    wanted: TaskAtHand,
     k: int,
     search: LessonRecall | None = None,
     notes: list[str] | None = None,
@@ -115,8 +115,8 @@ def rank(
 
 
 def candidates(
-    store: Store, wanted: Wanted, search: LessonRecall | None, notes: list[str]
-) -> list[Candidate]:
+    store: Store, wanted: TaskAtHand, search: LessonRecall | None, notes: list[str]
+) -> list[LessonCandidate]:
     """Find lessons for a task: general ones, those about the subject, and those about its tools."""
     search = search or LessonRecall(store, passed_over=STOP_WORDS)
     scopes = [EVERYBODY]
@@ -136,7 +136,7 @@ def candidates(
     for stream, (score, nearness) in scores.items():
         heuristic = find_heuristic(store, stream.removeprefix(HEURISTIC_PREFIX))
         if heuristic is not None and not heuristic.retired and heuristic.lesson.is_told:
-            found.append(Candidate(heuristic, score, nearness))
+            found.append(LessonCandidate(heuristic, score, nearness))
     return found
 
 
@@ -177,7 +177,7 @@ def _coverage(task: frozenset[str], heuristic: Heuristic, rarity: dict[str, floa
     return (of_task + of_trigger) / 2
 
 
-def _tools_in_play(heuristic: Heuristic, wanted: Wanted) -> float:
+def _tools_in_play(heuristic: Heuristic, wanted: TaskAtHand) -> float:
     tools = set(heuristic.lesson.tools)
     if not tools:
         return 0.5

@@ -89,7 +89,7 @@ BEST = 600
 """The number of candidates that more frequent words add to."""
 
 
-class Word(NamedTuple):
+class RankedWord(NamedTuple):
     """A word of the question with its weight and postings. `spreads`: it counts for neighbours."""
 
     weight: float
@@ -123,7 +123,7 @@ def substance(shape: int, weights: Weights) -> float:
 
 
 def score_words(
-    words: Iterable[Word], weights: Weights, most: int | None = None
+    words: Iterable[RankedWord], weights: Weights, most: int | None = None
 ) -> dict[int, float]:
     """Score passages by the share of the question, from 0 to 1, that their neighbourhood covers.
 
@@ -149,7 +149,7 @@ def score_words(
     return scores
 
 
-def _split(words: Sequence[Word]) -> tuple[list[Word], list[Word]]:
+def _split(words: Sequence[RankedWord]) -> tuple[list[RankedWord], list[RankedWord]]:
     """Part words, rarest first, into those that spread and the more frequent ones."""
     spent = 0
     for n, word in enumerate(words):
@@ -159,7 +159,7 @@ def _split(words: Sequence[Word]) -> tuple[list[Word], list[Word]]:
     return list(words), []
 
 
-def _by_company(words: Sequence[Word]) -> tuple[list[Word], list[Word]]:
+def _by_company(words: Sequence[RankedWord]) -> tuple[list[RankedWord], list[RankedWord]]:
     """Part the postings of words into those that have others near, and those that stand alone.
 
     Around a posting that stands alone nothing adds up, so its passages' scores are known from its
@@ -186,7 +186,7 @@ def _by_company(words: Sequence[Word]) -> tuple[list[Word], list[Word]]:
 
 
 def _add_lone(
-    words: Sequence[Word], whole: float, scores: dict[int, float], weights: Weights, most: int
+    words: Sequence[RankedWord], whole: float, scores: dict[int, float], weights: Weights, most: int
 ) -> None:
     """Add the passages around postings that stand alone, where they are among the best `most`."""
     shared = [
@@ -260,7 +260,9 @@ def apart(scores: Mapping[int, float], factor: float) -> dict[int, float]:
     return final
 
 
-def _spread(word: Word, worth: float, scores: defaultdict[int, float], weights: Weights) -> None:
+def _spread(
+    word: RankedWord, worth: float, scores: defaultdict[int, float], weights: Weights
+) -> None:
     """Count a word for each passage that has it, and for its neighbours if it spreads.
 
     A search spends most of its time here, so the three neighbours on each side are written out.
@@ -290,7 +292,9 @@ def _spread(word: Word, worth: float, scores: defaultdict[int, float], weights: 
         scores[number] += worth * (count / (count + saturation))
 
 
-def _probe(word: Word, worth: float, scores: defaultdict[int, float], weights: Weights) -> None:
+def _probe(
+    word: RankedWord, worth: float, scores: defaultdict[int, float], weights: Weights
+) -> None:
     """Add a frequent word to the passages that are candidates already."""
     units, saturation = _units(weights.length, weights.assistant_words), weights.saturation
     has = {posting >> SHAPE_BITS: units[posting & _SHAPE] for posting in word.postings}

@@ -9,7 +9,16 @@ from em.errors import EmbedderError, InputError, UsageError
 from em.log.event import check_name
 from em.recall.embed import TIMEOUT, Embed, Meaning, Progress, silent
 from em.recall.question import FRAME, MAX_CHARS, MAX_WORDS, Question, read_question
-from em.recall.rank import ALONE, Weights, Word, apart, best_of, rarity, score_words, substance
+from em.recall.rank import (
+    ALONE,
+    RankedWord,
+    Weights,
+    apart,
+    best_of,
+    rarity,
+    score_words,
+    substance,
+)
 from em.recall.reranker import RERANKED, Rerank, reranked
 from em.store.protocol import SHAPE_BITS, Passage, PassageMark, SearchIndex, Store, Within
 from em.text.tags import FIELDS
@@ -282,7 +291,7 @@ def _score(
             worth *= weights.time
         elif not FRAME.isdisjoint(group):
             worth *= weights.frame
-        words.append(Word(worth, known, spreads=not named_time))
+        words.append(RankedWord(worth, known, spreads=not named_time))
     return score_words(words, weights, most)
 
 
@@ -358,7 +367,7 @@ REMEMBERED = 64
 """The number of vectors of questions that are cached: a task is searched in several scopes."""
 
 
-class Hit(msgspec.Struct, frozen=True):
+class LessonHit(msgspec.Struct, frozen=True):
     """A lesson that was found.
 
     score: how well its words fit, comparable within one search; 0 if found by meaning only.
@@ -370,10 +379,10 @@ class Hit(msgspec.Struct, frozen=True):
     nearness: float | None = None
 
 
-class Found(list[Hit]):
+class Found(list[LessonHit]):
     """Lessons, those found by words first. `notes` tells what could not be done."""
 
-    def __init__(self, hits: Sequence[Hit] = (), notes: Sequence[str] = ()) -> None:
+    def __init__(self, hits: Sequence[LessonHit] = (), notes: Sequence[str] = ()) -> None:
         super().__init__(hits)
         self.notes = list(notes)
 
@@ -432,13 +441,15 @@ class LessonRecall:
             notes.append(f"{left:,} lessons have no vector yet; run `em recall --embed`")
         return dict(self._index.nearest(meaning.identity, vector, within, limit))
 
-    def _hits(self, scores: dict[int, float], near: dict[int, float], limit: int) -> list[Hit]:
+    def _hits(
+        self, scores: dict[int, float], near: dict[int, float], limit: int
+    ) -> list[LessonHit]:
         """Return the best hits of both searches, one passage for each lesson."""
         # A long lesson may have several passages.
         best = [number for _, number in best_of(scores, 2 * limit)]
         numbers = dict.fromkeys([*best, *near])
         passages = {one.number: one for one in self._index.passages(list(numbers))}
-        hits: dict[str, Hit] = {}
+        hits: dict[str, LessonHit] = {}
         by_words = 0
         for number in numbers:
             passage = passages.get(number)
@@ -448,5 +459,5 @@ class LessonRecall:
                 if by_words >= limit:
                     continue
                 by_words += 1
-            hits[passage.event_id] = Hit(passage, scores.get(number, 0.0), near.get(number))
+            hits[passage.event_id] = LessonHit(passage, scores.get(number, 0.0), near.get(number))
         return list(hits.values())

@@ -17,7 +17,7 @@ from em.state.evolution import Break, Change, Dependent, breaks, compare
 from em.state.fold import (
     UNACCEPTED,
     Folded,
-    Material,
+    FoldInput,
     broken_constraints,
     fold,
     records_of,
@@ -60,7 +60,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     proposed: list[str] = []
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How to checkpoint.
 
     keys: the key fields of types for which the log has no decision.
@@ -98,7 +98,7 @@ def schema_in(
     return msgspec.convert(artefact.body, StateSchema), artefact.version
 
 
-class Compiled(msgspec.Struct, frozen=True):
+class NewState(msgspec.Struct, frozen=True):
     """A state that was compiled and proved.
 
     commit: what is still to be written; None if nothing is new, or once it is written.
@@ -108,15 +108,15 @@ class Compiled(msgspec.Struct, frozen=True):
     report: Checkpoint
     commit: Commit | None = None
 
-    def written(self, committed: Committed) -> "Compiled":
+    def written(self, committed: Committed) -> "NewState":
         """Return the state as written, with the version it got."""
         schema, version = schema_in(committed.artefacts[0], self.report.subject)
-        return Compiled(schema, msgspec.structs.replace(self.report, version=version))
+        return NewState(schema, msgspec.structs.replace(self.report, version=version))
 
 
-def checkpoint(store: Store, subject: str, options: Options | None = None) -> Compiled:
+def checkpoint(store: Store, subject: str, options: CheckpointOptions | None = None) -> NewState:
     """Compile what is new and write it, again while new events arrive in between."""
-    run = Run(store, subject, options or Options())
+    run = CheckpointRun(store, subject, options or CheckpointOptions())
     with uncollected():
         for number in range(1, ATTEMPTS):
             try:
@@ -127,23 +127,23 @@ def checkpoint(store: Store, subject: str, options: Options | None = None) -> Co
         return run.attempt()
 
 
-class Run:
+class CheckpointRun:
     """One checkpoint over several attempts, which read no text twice."""
 
-    def __init__(self, store: Store, subject: str, options: Options) -> None:
+    def __init__(self, store: Store, subject: str, options: CheckpointOptions) -> None:
         self._store, self._subject, self._options = store, subject, options
         self._stream = subject_stream(subject)
         self._read: list[Extraction] = []
         self._problems: list[str] = []
 
-    def attempt(self) -> Compiled:
+    def attempt(self) -> NewState:
         """Compile and write; PositionConflict if events arrived in between."""
         compiled = self.compile()
         if compiled.commit is None:
             return compiled
         return compiled.written(self._store.commit(compiled.commit))
 
-    def compile(self) -> Compiled:
+    def compile(self) -> NewState:
         """Compile what is new, and prove it."""
         old, version = self._newest()
         fresh = self._options.rebuild or self._options.again or old.watermark == 0
@@ -166,7 +166,7 @@ class Run:
                 coverage=old.coverage,
                 proposed=_proposed(old),
             )
-            return Compiled(old, report)
+            return NewState(old, report)
         if material.last_pos == 0:
             raise NotFound(
                 f"nothing was observed about {self._subject!r}",
@@ -187,12 +187,12 @@ class Run:
         except NotFound:
             return StateSchema(subject=self._subject), 0
 
-    def _material(self, old: StateSchema, *, fresh: bool) -> Material:
+    def _material(self, old: StateSchema, *, fresh: bool) -> FoldInput:
         after = 0 if fresh else old.watermark_seq
         events = self._store.rows(EventQuery(stream=self._stream, after=after))
         return sort_events(events, 0 if fresh else old.watermark, again=self._options.again)
 
-    def _reuse(self, material: Material) -> None:
+    def _reuse(self, material: FoldInput) -> None:
         """Add what this run has read already, which is not in the log yet."""
         now = now_micros()
         texts = {text.event for text in material.texts}
@@ -201,7 +201,7 @@ class Run:
         read = {event for found in known for event in found.from_events}
         material.texts = [text for text in material.texts if text.event not in read]
 
-    def _extract(self, material: Material, old: StateSchema, *, fresh: bool) -> list[Draft]:
+    def _extract(self, material: FoldInput, old: StateSchema, *, fresh: bool) -> list[Draft]:
         self._reuse(material)
         if material.texts:
             found = self._readings(material, self._knowledge(old, material, fresh=fresh))
@@ -219,7 +219,7 @@ class Run:
             for found in self._read
         ]
 
-    def _readings(self, material: Material, known: Knowledge) -> list[Extraction]:
+    def _readings(self, material: FoldInput, known: Knowledge) -> list[Extraction]:
         """Return what was read: by the callers that handed texts in, the rest by the model."""
         client, second = self._options.client, self._options.second_question
         given = [text for text in material.texts if text.is_read]
@@ -229,7 +229,7 @@ class Run:
             found += read_by_model(left, material, known, client, second=second)
         return found
 
-    def _knowledge(self, old: StateSchema, material: Material, *, fresh: bool) -> Knowledge:
+    def _knowledge(self, old: StateSchema, material: FoldInput, *, fresh: bool) -> Knowledge:
         """Return what is known before the texts are read."""
         base = StateSchema(subject=self._subject) if fresh else _copy(old)
         known = Knowledge(base, self._options.keys)
@@ -243,7 +243,7 @@ class Run:
         return msgspec.convert(self._store.redactor.value(msgspec.to_builtins(found)), Extraction)
 
     def _folded(
-        self, old: StateSchema, material: Material, *, fresh: bool
+        self, old: StateSchema, material: FoldInput, *, fresh: bool
     ) -> tuple[StateSchema, Folded]:
         base = StateSchema(subject=self._subject) if fresh else _copy(old)
         if fresh:
@@ -257,11 +257,11 @@ class Run:
         old: StateSchema,
         new: StateSchema,
         folded: Folded,
-        material: Material,
+        material: FoldInput,
         drafts: list[Draft],
         *,
         fresh: bool,
-    ) -> Compiled:
+    ) -> NewState:
         accepted = self._check_breaks(old, new, folded.refused)
         records = [one for _, one in records_of(new, folded, None if fresh else self._store)]
         self._store.database.refuse_code(f"the classes of the state of {self._subject!r}")
@@ -294,7 +294,7 @@ class Run:
             accepted=accepted,
             proposed=_proposed(new),
         )
-        return Compiled(new, report, commit)
+        return NewState(new, report, commit)
 
     def _check_breaks(
         self, old: StateSchema, new: StateSchema, refused: Mapping[str, str]

@@ -108,7 +108,7 @@ def records_of(
             yield given, entity(subject, type_, known.get(holder), holder, facts)
 
 
-class Item(NamedTuple):
+class GivenRecord(NamedTuple):
     """A record on its way into the state. read: how, unless it was given as a record."""
 
     seen: Seen
@@ -124,7 +124,7 @@ class Correction(NamedTuple):
     recorded_at: int
 
 
-class Material(msgspec.Struct):
+class FoldInput(msgspec.Struct):
     """The contents of events, sorted by what becomes of them.
 
     speech: who said which text. whole: all events are here, not only the new ones. handed: what
@@ -168,12 +168,12 @@ class Material(msgspec.Struct):
         )
 
 
-def sort_events(events: Iterable[Row], after_pos: int, *, again: bool = False) -> Material:
+def sort_events(events: Iterable[Row], after_pos: int, *, again: bool = False) -> FoldInput:
     """Sort the contents of events after a position. Texts that were read already are left out.
 
     again: also list the texts that no model has read successfully.
     """
-    material = Material(whole=after_pos == 0)
+    material = FoldInput(whole=after_pos == 0)
     decode = msgspec.json.Decoder().decode
     for event in events:
         deadline.check()
@@ -213,7 +213,7 @@ def _with_handed(text: Text, handed: Handed | None) -> Text:
     return msgspec.structs.replace(text, facts=handed.facts, rules=handed.rules)
 
 
-def _leave_undone(material: Material) -> None:
+def _leave_undone(material: FoldInput) -> None:
     """Drop decisions that were taken back, unless the taking back was itself taken back."""
     undone: set[str] = set()
     for event, _, _, decision in reversed(material.decisions):
@@ -226,7 +226,7 @@ def _leave_undone(material: Material) -> None:
     ]
 
 
-def _leave_unaccepted(material: Material) -> None:
+def _leave_unaccepted(material: FoldInput) -> None:
     """Drop what anybody may have written, with what was read in it, until a person accepts it.
 
     It is known from then on.
@@ -248,7 +248,7 @@ def _leave_unaccepted(material: Material) -> None:
         ]
 
 
-def _newest_only(material: Material) -> None:
+def _newest_only(material: FoldInput) -> None:
     """Drop readings whose texts were all read again later."""
     owner: dict[str, int | None] = {
         event: number
@@ -263,7 +263,7 @@ def _newest_only(material: Material) -> None:
     ]
 
 
-def _observation(material: Material, event: str, body: Json, at: int, known: int) -> None:
+def _observation(material: FoldInput, event: str, body: Json, at: int, known: int) -> None:
     material.observations += 1
     record, origin = body.get("record"), body.get("origin")
     if origin is not None:
@@ -292,16 +292,16 @@ class Folded(msgspec.Struct):
     refused: dict[str, str] = {}
 
 
-def fold(schema: StateSchema, material: Material, declared: dict[str, list[str]]) -> Folded:
+def fold(schema: StateSchema, material: FoldInput, declared: dict[str, list[str]]) -> Folded:
     """Add the contents of events to the schema; return the records and facts to write."""
     for _, _, _, decision in material.decisions:
         declare(schema, decision)
     _declare_types(schema, material, declared)
     folded = Folded(seen={}, facts=[], unstructured=[], problems=[])
     schema.coverage.observations += material.observations
-    grouped: defaultdict[str, list[Item]] = defaultdict(list)
+    grouped: defaultdict[str, list[GivenRecord]] = defaultdict(list)
     for given, seen, source in material.records:
-        grouped[given].append(Item(seen, source))
+        grouped[given].append(GivenRecord(seen, source))
         schema.coverage.structured += 1
     _fold_extractions(schema, material, grouped, folded)
     corrections = _corrections(material)
@@ -319,7 +319,9 @@ def fold(schema: StateSchema, material: Material, declared: dict[str, list[str]]
     return folded
 
 
-def _declare_types(schema: StateSchema, material: Material, declared: dict[str, list[str]]) -> None:
+def _declare_types(
+    schema: StateSchema, material: FoldInput, declared: dict[str, list[str]]
+) -> None:
     """Add the types with keys that the settings or a reading declare, and the renames."""
     named = {given for given, _, _ in material.records} | schema.types.keys()
     named |= {one["type"] for found, _, _ in material.extractions for one in found.records}
@@ -340,7 +342,7 @@ def declare(schema: StateSchema, decision: Decision) -> None:
         schema.policies[f"{decision.type}.{decision.field}"] = decision.policy
 
 
-def _corrections(material: Material) -> dict[str, list[Correction]]:
+def _corrections(material: FoldInput) -> dict[str, list[Correction]]:
     """Return what changes records without a key, by their places, the oldest first."""
     found: list[tuple[int, str, Correction]] = []
     for extraction, at, known in material.extractions:
@@ -378,7 +380,7 @@ def _corrected(seen: Seen, corrections: Sequence[Correction]) -> list[Seen]:
 def _fold_type(
     schema: StateSchema,
     given: str,
-    items: list[Item],
+    items: list[GivenRecord],
     folded: Folded,
     corrections: Mapping[str, list[Correction]],
     origins: Mapping[str, Source],
@@ -409,7 +411,7 @@ def _fold_type(
             folded.facts.append(Fact(type_.given, key, name, entry))
 
 
-def _merge(schema: StateSchema, material: Material, folded: Folded) -> None:
+def _merge(schema: StateSchema, material: FoldInput, folded: Folded) -> None:
     """Give the facts of records that are the same as another to that one, with their history."""
     found = [
         (decision.type, decision.same, list(decision.record_key or ()))
@@ -469,8 +471,8 @@ def _fold_facts_types(schema: StateSchema, folded: Folded) -> None:
 
 def _fold_extractions(
     schema: StateSchema,
-    material: Material,
-    grouped: defaultdict[str, list[Item]],
+    material: FoldInput,
+    grouped: defaultdict[str, list[GivenRecord]],
     folded: Folded,
 ) -> None:
     known = {one.seen.events[0] for items in grouped.values() for one in items}
@@ -488,7 +490,7 @@ def _fold_extractions(
             if op == "add":
                 read = _entry(item, extraction.method, material, (at, recorded_at))
                 seen = Seen(item["record"], tuple(item["events"]), read.at, read.recorded_at)
-                grouped[item["type"]].append(Item(seen, read.source, read))
+                grouped[item["type"]].append(GivenRecord(seen, read.source, read))
         for item in extraction.facts:
             if item.get("op") not in ("same", "doubt"):  # a doubt is of an older version
                 used.update(item["events"])
@@ -508,7 +510,7 @@ def _count_read(
     schema: StateSchema,
     extraction: Extraction,
     used: set[str],
-    material: Material,
+    material: FoldInput,
     folded: Folded,
     times: tuple[int, int],
 ) -> None:
@@ -532,7 +534,7 @@ def _leave(
     folded.unstructured.append(Seen({"reason": reason}, (event,), *times))
 
 
-def _entry(item: Json, how: How, material: Material, times: tuple[int, int]) -> Entry:
+def _entry(item: Json, how: How, material: FoldInput, times: tuple[int, int]) -> Entry:
     """Return the value of what was read, when it held, and who said it in which words."""
     events = item["events"]
     at, known = material.times.get(events[0], times)
@@ -571,7 +573,7 @@ def _fold_decision(
     folded.facts.append(Fact(decision.type, key, decision.field, entry))
 
 
-def _fold_constraints(schema: StateSchema, material: Material, folded: Folded) -> None:
+def _fold_constraints(schema: StateSchema, material: FoldInput, folded: Folded) -> None:
     """Replace constraints by newer ones of the same id, and note those that can't be compiled."""
     found = {constraint.id: constraint for constraint in schema.constraints}
     for extraction, _, _ in material.extractions:

@@ -31,7 +31,7 @@ PERSON_KEY = ["name"]
 S = TypeVar("S", bound=Statement)
 
 
-class Refused(Exception):
+class LeftOut(Exception):
     """Why a statement is left out."""
 
 
@@ -132,7 +132,7 @@ class Judge:
             said = _said(one, texts)
             doubt = next(self._doubts(one, said), "")
             item, change = self._item(one, said)
-        except (Refused, InputError) as error:
+        except (LeftOut, InputError) as error:
             self.left_out(one, str(error))
             return
         if said.inexact and not doubt:
@@ -171,7 +171,7 @@ class Judge:
                 continue
             by = text.speaker or text.role
             if not any(map(said.names, [who] if who else self._names)):
-                raise Refused(f"{by} says it, and its evidence does not name {whom}")
+                raise LeftOut(f"{by} says it, and its evidence does not name {whom}")
             yield f"{by} says it, and only a reader can tell whether it is about {whom}"
         if who and not self._known.has(one.type, [who]) and not self._is_named(who, said):
             yield f"its evidence does not name {who!r}"
@@ -216,7 +216,7 @@ class Judge:
         if one.since is not None:
             partial_moment(one.since)
             if not said.has_date(one.since[:10]):
-                raise Refused(f"the time {one.since!r} is not in its evidence")
+                raise LeftOut(f"the time {one.since!r} is not in its evidence")
             common["at"] = one.since
         key = self._key_of(one.type)
         if one.op == "same" and key:
@@ -231,10 +231,10 @@ class Judge:
         self, one: Statement, key: list[str] | None, said: Evidence, item: Json
     ) -> tuple[Json, str]:
         if key is None or len(key) != len(one.key):
-            raise Refused(f"expected the key {key} of a {one.type}, got {one.key}")
+            raise LeftOut(f"expected the key {key} of a {one.type}, got {one.key}")
         current = self._known.current(one.type, one.key, one.field)
         if one.op == "retract" and current is None:
-            raise Refused(f"{one.field} has no value to take back")
+            raise LeftOut(f"{one.field} has no value to take back")
         old = None if current is None else current.value
         if one.op != "retract":
             if not (one.mistaken and _corrects(old, one.value, said)):
@@ -257,7 +257,7 @@ class Judge:
         """Check a record with a key: its fields are facts."""
         values = [one.record.get(name) for name in key]
         if one.op == "retract" or None in values:
-            raise Refused(f"expected the key {key} of a {one.type}, and a `field` to take back")
+            raise LeftOut(f"expected the key {key} of a {one.type}, and a `field` to take back")
         self._named(one.type, values, said)
         fields = {name: value for name, value in one.record.items() if name not in key}
         self._grounded(one.type, fields, said)
@@ -275,7 +275,7 @@ class Judge:
             found = {**item, "op": "add" if target is None else "same", "record": one.record}
             return (found if target is None else {**found, "place": target.place}), ""
         if target is None:
-            raise Refused(f"{one.op} needs a `known` record")
+            raise LeftOut(f"{one.op} needs a `known` record")
         item |= {"type": target.type, "place": target.place, "record": one.record}
         if one.op != "retract":
             self._grounded(target.type, one.record, said)
@@ -292,7 +292,7 @@ class Judge:
         other = [known.get(name) for name in key]
         for each in (first, other):
             if not self._known.has(one.type, each):
-                raise Refused(f"no known {one.type} has the key {each}")
+                raise LeftOut(f"no known {one.type} has the key {each}")
             self._named(one.type, each, said, is_known=False)
         return {**item, "op": "merge", "record": {}, "same": first, "into": other}
 
@@ -304,7 +304,7 @@ class Judge:
         if one.type != PROFILE:
             found = [known for known in found if known.type == one.type]
         if not found or any(known.record != found[0].record for known in found):
-            raise Refused(f"expected one known record {one.known!r:.200}, found {len(found)}")
+            raise LeftOut(f"expected one known record {one.known!r:.200}, found {len(found)}")
         return found[-1]
 
     def _grounded(self, type_: str, values: Json, said: Evidence) -> None:
@@ -313,7 +313,7 @@ class Judge:
             wrong = said.missing(value)
             field = None if schema is None else schema.fields.get(name)
             if wrong is not None and not _is_member(value, field):
-                raise Refused(f"{name} {wrong!r} is not in its evidence {said.words!r}")
+                raise LeftOut(f"{name} {wrong!r} is not in its evidence {said.words!r}")
 
     def _named(
         self, type_: str, key: Sequence[Any], said: Evidence, *, is_known: bool = True
@@ -323,13 +323,13 @@ class Judge:
             return
         for part in key:
             if not any(text.names(str(part)) for text in said.texts):
-                raise Refused(f"the key {part!r} is not in the text")
+                raise LeftOut(f"the key {part!r} is not in the text")
 
     def _alike(self, one: Statement) -> KnownRecord | None:
         """Return the known record that a new one only repeats."""
         for item in self.items["record"]:
             if item["type"] == one.type and _is_within(one.record, item["record"]):
-                raise Refused(f"the same {one.type} was read twice; for another one: `again`")
+                raise LeftOut(f"the same {one.type} was read twice; for another one: `again`")
         for known in reversed(self._known.records):
             if known.type == one.type and _is_within(one.record, known.record):
                 self.problems.append(
@@ -357,7 +357,7 @@ def _said(one: Statement, texts: Sequence[Text]) -> Evidence:
     """Return the evidence of a statement, which must stand in its texts."""
     said = Evidence(one.evidence, texts)
     if said.unsaid is not None:
-        raise Refused(f"the text does not have the words {said.unsaid!r}")
+        raise LeftOut(f"the text does not have the words {said.unsaid!r}")
     return said
 
 

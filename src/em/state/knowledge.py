@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from em.state.fold import Folded, Material, fold, written_key
-from em.state.rows import Block, Seen, placed
+from em.state.fold import Folded, FoldInput, fold, written_key
+from em.state.rows import RowBlock, Seen, placed
 from em.state.schema import PROFILE, Entry, Extraction, StateSchema, TypeSchema
 from em.state.statement import plain_name
 from em.store.protocol import Record, Store
@@ -65,7 +65,7 @@ class Knowledge:
         given = {field.name: field.given for field in type_.fields.values()}
         seen: list[Seen] = []
         for record in stored:
-            block = msgspec.convert(record.body, Block)
+            block = msgspec.convert(record.body, RowBlock)
             rows: list[Json] = msgspec.json.decode(block.rows)
             times = zip(block.times(), block.ends(), strict=True)
             for row, ((at, known), gone) in zip(rows, times, strict=True):
@@ -80,9 +80,9 @@ class Knowledge:
                 found = KnownRecord(given, place, one.record, one.at, one.recorded_at)
                 self.records.append(found)
 
-    def add(self, material: Material) -> None:
+    def add(self, material: FoldInput) -> None:
         """Add what is new and needs no reading, or was read already."""
-        part = Material(
+        part = FoldInput(
             records=material.records,
             extractions=material.extractions,
             decisions=material.decisions,
@@ -91,10 +91,12 @@ class Knowledge:
         )
         self._add_folded(fold(self.schema, part, self._declared))
 
-    def add_reading(self, found: Extraction, material: Material) -> None:
+    def add_reading(self, found: Extraction, material: FoldInput) -> None:
         """Add what was just read in texts."""
         first = material.times.get(found.from_events[0], (0, 0))
-        part = Material(extractions=[(found, *first)], times=material.times, speech=material.speech)
+        part = FoldInput(
+            extractions=[(found, *first)], times=material.times, speech=material.speech
+        )
         self._add_folded(fold(self.schema, part, self._declared))
 
     def _add_folded(self, folded: Folded) -> None:

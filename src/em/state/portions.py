@@ -8,7 +8,7 @@ from typing import Any
 from em.errors import EmError
 from em.log.event import SUBJECT_PREFIX, EventQuery
 from em.settings import StateSettings
-from em.state.checkpoint import Compiled
+from em.state.checkpoint import NewState
 from em.state.subjects import Subjects
 from em.store import open_store
 from em.store.protocol import Store
@@ -95,7 +95,7 @@ def _portion(
 ) -> tuple[int, dict[str, str]]:
     """Compile subjects and write many at a time, because all processes share the write lock."""
     failed: dict[str, str] = {}
-    waiting: list[Compiled] = []
+    waiting: list[NewState] = []
     for name in names:
         try:
             found = subjects.compile(name, **how)
@@ -112,7 +112,7 @@ def _portion(
     return len(names) - len(failed), failed
 
 
-def _write(subjects: Subjects, waiting: Sequence[Compiled], how: dict[str, Any]) -> dict[str, str]:
+def _write(subjects: Subjects, waiting: Sequence[NewState], how: dict[str, Any]) -> dict[str, str]:
     failed: dict[str, str] = {}
     try:
         subjects.write(waiting)

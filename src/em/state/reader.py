@@ -13,7 +13,7 @@ import msgspec
 
 from em.errors import BadAnswer, EmError, InputError, LlmRefused
 from em.llm.client import LlmClient, ask_struct, struct_schema
-from em.state.fold import Material
+from em.state.fold import FoldInput
 from em.state.judgement import Judge, Open
 from em.state.knowledge import Knowledge
 from em.state.rules import PROMPT
@@ -76,13 +76,15 @@ Labels = Annotated[list[str], msgspec.Meta(min_length=1)]
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=60)]
 
 
-class Found(Statement, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class FoundStatement(
+    Statement, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """A statement that a model found."""
 
     events: Labels
 
 
-_FACTS = {"items": {"anyOf": [struct_schema(Found, {}), {"type": "object"}]}}
+_FACTS = {"items": {"anyOf": [struct_schema(FoundStatement, {}), {"type": "object"}]}}
 
 
 class FoundType(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +94,7 @@ class FoundType(msgspec.Struct, frozen=True, kw_only=True):
     key: Annotated[list[Word], msgspec.Meta(min_length=1, max_length=4)]
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class ChunkReading(msgspec.Struct, frozen=True, kw_only=True):
     """What a model must return for a chunk of texts.
 
     Facts and constraints are shown to it with their forms, and judged one by one: an item of
@@ -106,7 +108,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     nothing: list[str] = []
 
 
-class Confirmed(msgspec.Struct, frozen=True, kw_only=True):
+class SecondAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What a model must return for the second question."""
 
     stated: list[str]
@@ -117,7 +119,7 @@ Second = Literal["all", "changes", "none"]
 
 
 def read_given(
-    text: Text, material: Material, known: Knowledge, client: LlmClient | None, second: Second
+    text: Text, material: FoldInput, known: Knowledge, client: LlmClient | None, second: Second
 ) -> Extraction:
     """Judge what the caller read in its text, with the second question if there is a model."""
     judge = Judge(known, opens_all=client is not None and second == "all")
@@ -149,7 +151,7 @@ def _failed(
 
 def read_by_model(
     texts: Sequence[Text],
-    material: Material,
+    material: FoldInput,
     known: Knowledge,
     client: LlmClient,
     *,
@@ -166,7 +168,7 @@ def read_by_model(
         try:
             reading, _ = ask_struct(
                 client,
-                Reading,
+                ChunkReading,
                 chunk.prompt(),
                 system=SYSTEM,
                 name="facts",
@@ -180,9 +182,9 @@ def read_by_model(
     return found
 
 
-def _judged(reading: Reading, chunk: "Chunk", client: LlmClient, *, second: str) -> Extraction:
+def _judged(reading: ChunkReading, chunk: "Chunk", client: LlmClient, *, second: str) -> Extraction:
     judge = Judge(chunk.known, chunk.records, opens_all=second == "all")
-    facts = judge.read(reading.facts, Found)
+    facts = judge.read(reading.facts, FoundStatement)
     judge.add_keys({one.type: one.key for one in reading.types}, [one.type for one in facts])
     for one in facts:
         try:
@@ -212,7 +214,7 @@ def _ask_again(judge: Judge, chunk: "Chunk", client: LlmClient) -> None:
     judge.open = []
     answer, _ = ask_struct(
         client,
-        Confirmed,
+        SecondAnswer,
         chunk.second_prompt(waiting),
         choices={"stated": list(waiting)},
         system=SECOND,

@@ -59,7 +59,7 @@ def place_of(given: str, event: str, counts: Counter[tuple[str, str]]) -> str:
     return f"{given}/{event}/{number}"
 
 
-class Block(msgspec.Struct, omit_defaults=True):
+class RowBlock(msgspec.Struct, omit_defaults=True):
     """The body of one record in the store: many rows with their times."""
 
     rows: str
@@ -155,7 +155,7 @@ class _Writer:
         self._size = 0
 
     def reopen(self, opened: Record) -> None:
-        block = msgspec.convert(opened.body, Block)
+        block = msgspec.convert(opened.body, RowBlock)
         self._rows = [block.rows[1:-1].encode()]
         self._size = len(block.rows)
         self._at = block.at.split()
@@ -182,7 +182,7 @@ class _Writer:
         self._type.blocks += 1
         rows = b"[%s]" % b",".join(self._rows)
         gone = ",".join(self._gone) if any(self._gone) else ""
-        body = Block(rows.decode(), " ".join(self._at), " ".join(self._recorded_at), gone)
+        body = RowBlock(rows.decode(), " ".join(self._at), " ".join(self._recorded_at), gone)
         record = Record(
             subject=self._subject,
             type=self._type.name,
@@ -220,7 +220,7 @@ def prove(schema: StateSchema, records: Sequence[Record]) -> ModuleType:
 
 
 def _prove_block(record: Record, class_: type) -> None:
-    block = msgspec.convert(record.body, Block)
+    block = msgspec.convert(record.body, RowBlock)
     try:
         read = rows_decoder(class_).decode(block.rows)
         written = msgspec.json.encode(read)

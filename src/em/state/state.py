@@ -29,7 +29,7 @@ from em.state.origin import (
     origin_of_record,
     source_of,
 )
-from em.state.rows import Block, rows_decoder
+from em.state.rows import RowBlock, rows_decoder
 from em.state.rules import Alert, UserRule
 from em.state.schema import (
     KIND,
@@ -265,7 +265,7 @@ class State:
         return self.as_of is not None or self.known_at is not None
 
     def _in_view(self, record: Record) -> Iterator[bool]:
-        block = msgspec.convert(record.body, Block)
+        block = msgspec.convert(record.body, RowBlock)
         for (at, known), gone in zip(block.times(), block.ends(), strict=True):
             yield self._is_in_view(at, known) and not self._is_gone(gone)
 

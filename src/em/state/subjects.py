@@ -21,9 +21,9 @@ from em.state import decisions
 from em.state.checkpoint import (
     ATTEMPTS,
     Checkpoint,
-    Compiled,
-    Options,
-    Run,
+    CheckpointOptions,
+    CheckpointRun,
+    NewState,
     checkpoint,
     load_schema,
     schema_in,
@@ -123,12 +123,12 @@ class Subjects:
         state.report = compiled.report
         return state
 
-    def compile(self, subject: str, **how: Any) -> Compiled:
+    def compile(self, subject: str, **how: Any) -> NewState:
         """Compile what is new about a subject without writing it; `write` writes it."""
         with uncollected():
-            return Run(self._store, subject, self._options(subject, **how)).compile()
+            return CheckpointRun(self._store, subject, self._options(subject, **how)).compile()
 
-    def write(self, compiled: Sequence[Compiled]) -> None:
+    def write(self, compiled: Sequence[NewState]) -> None:
         """Write compiled states in one transaction.
 
         Raises PositionConflict if one of the subjects has new events since it was compiled.
@@ -137,8 +137,10 @@ class Subjects:
         for one in compiled:
             self._drop_broken(one.report)
 
-    def _options(self, subject: str, client: LlmClient | None = None, **how: bool) -> Options:
-        return Options(
+    def _options(
+        self, subject: str, client: LlmClient | None = None, **how: bool
+    ) -> CheckpointOptions:
+        return CheckpointOptions(
             client=client or self.client,
             keys=self.settings.keys,
             second_question=self.settings.second_question,
@@ -146,7 +148,7 @@ class Subjects:
             **how,
         )
 
-    def _checkpoint(self, subject: str, options: Options) -> Compiled:
+    def _checkpoint(self, subject: str, options: CheckpointOptions) -> NewState:
         compiled = checkpoint(self._store, subject, options)
         self._drop_broken(compiled.report)
         return compiled

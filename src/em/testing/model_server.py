@@ -12,7 +12,7 @@ from em.testing.model_protocols import PROTOCOLS, ModelProtocol
 from em.testing.turn import Turn, failing, turn_of
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SeenRequest(msgspec.Struct, frozen=True):
     """A request that the server received; header names are in lower case."""
 
     path: str
@@ -37,9 +37,9 @@ class LoopbackModel:
         *,
         key: str | None = None,
         rejects: Iterable[str] = (),
-        aside: Callable[[Seen], Any] | None = None,
+        aside: Callable[[SeenRequest], Any] | None = None,
     ) -> None:
-        self.requests: list[Seen] = []
+        self.requests: list[SeenRequest] = []
         self.key = key
         self.rejects = frozenset(rejects)
         self.aside = aside
@@ -84,7 +84,7 @@ class LoopbackModel:
         """Script the next replies: texts, JSON values or turns."""
         self._turns += [turn_of(reply) for reply in replies]
 
-    def _answer(self, seen: Seen) -> Turn:
+    def _answer(self, seen: SeenRequest) -> Turn:
         """Record a request and return the reply to it."""
         with self._lock:
             self.requests.append(seen)
@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._other(path)
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
-        turn = self.model._answer(Seen(path, headers, body))
+        turn = self.model._answer(SeenRequest(path, headers, body))
         try:
             if turn.status == 200 and turn.body is None and body.get("stream") is True:
                 self._stream(turn, protocol, body)

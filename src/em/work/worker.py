@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from em.runner.engine import RunOptions
     from em.runner.run import RunResult
     from em.runner.tools import Tools
-    from em.state.checkpoint import Compiled
+    from em.state.checkpoint import NewState
 
 
 T = TypeVar("T")
@@ -176,7 +176,7 @@ def _checkpoints(equipment: Equipment, queued: Queued, items: Sequence[Item]) ->
     client = equipment.client(how)
     subjects = equipment.memory.subjects
     results: dict[str, ItemResult] = {}
-    ready: list[Compiled] = []
+    ready: list[NewState] = []
 
     def compile_(subject: str) -> ItemResult:
         ready.append(subjects.compile(subject, client=client, **how))

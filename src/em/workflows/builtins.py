@@ -43,7 +43,7 @@ class Sourced(msgspec.Struct, frozen=True):
     from_events: Sequence[str] = ()
 
 
-class Recall(Protocol):
+class RecallSource(Protocol):
     """A function that searches a memory."""
 
     def __call__(self, query: str, k: int, subject: str | None = None, **only: Any) -> Sourced:
@@ -53,7 +53,7 @@ class Recall(Protocol):
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """Where needs from outside the run are fetched; a Memory passes its own functions."""
 
-    recall: Recall | None = None
+    recall: RecallSource | None = None
     heuristics: Callable[[str, int], Sourced] | None = None
     """Takes a task and a number of lessons; returns a briefing."""
     state: Callable[[str, str], Sourced] | None = None
@@ -191,7 +191,7 @@ def _labels(asked: Sequence[tuple[str, str | None]]) -> list[str]:
     return labels
 
 
-class Routines:
+class InnerRoutines:
     """Runs `run_routine`: an inner run, which is resumed if the step is repeated.
 
     subject: who the workflow's run is about, and with it the inner run.
@@ -352,7 +352,7 @@ class Binding:
             return Tool(step.name, self._recalling(step.name), "read")
         if name == ROUTINE:
             workflows = self._workflows
-            routines = Routines(
+            routines = InnerRoutines(
                 workflows.store, workflows.tools, allow, self._subject, retry=self._retry
             )
             run = routines.runner(

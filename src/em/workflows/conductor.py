@@ -24,7 +24,7 @@ from em.workflows.needs import FETCHED, Need
 from em.workflows.plan import APPROVE, ASK, Plan, PlannedStep
 from em.workflows.slices import (
     Brought,
-    Context,
+    RunContext,
     failed_slice,
     record_of,
     recording,
@@ -36,7 +36,7 @@ Fetch = Callable[[Need, Sequence[Any]], Sourced]
 """Fetches what a need asks for from outside the run; the need's arguments are filled in."""
 
 
-class Ended(NamedTuple):
+class StepEnd(NamedTuple):
     """How a step ended, and the value that its call returned."""
 
     status: StepStatus
@@ -54,7 +54,7 @@ class Conductor:
     def __init__(
         self,
         plan: Plan,
-        context: Context,
+        context: RunContext,
         fetch: Fetch,
         run_id: str,
         *,
@@ -92,14 +92,14 @@ class Conductor:
         """Return the steps whose output it needs, and those it depends on."""
         return self._plan.step(step.id).waits_for
 
-    def past(self, step: CompiledStep) -> Ended | None:
+    def past(self, step: CompiledStep) -> StepEnd | None:
         """Return how a step ended before; None if its result was redacted or is one of many."""
         done = self._done.get(step.id)
         if done is None or step.id in self._redacted:
             return None
         if done.status in ("skipped", "defaulted"):
-            return Ended(done.status, None, done.error)  # type: ignore[arg-type]  # one of these two
-        return Ended("done", done.result or {}, done.error) if step.for_each is None else None
+            return StepEnd(done.status, None, done.error)  # type: ignore[arg-type]  # one of these two
+        return StepEnd("done", done.result or {}, done.error) if step.for_each is None else None
 
     def fetch(self, step: CompiledStep) -> Steps | None:
         """Fetch the needs of a step that come from outside the run."""
@@ -165,7 +165,7 @@ class Conductor:
         extras: Json = {"memory": fetched} if fetched else {}
         return {**extras, "warnings": warnings} if warnings else extras
 
-    def ended(self, step: CompiledStep, end: Ended) -> None:
+    def ended(self, step: CompiledStep, end: StepEnd) -> None:
         """Keep the slices that a step left."""
         brought = self._brought.get(step.id)
         warnings = [] if brought is None else brought.warnings()

@@ -16,7 +16,7 @@ from em.runner.journal import Note, Notebook
 from em.runner.machine import Calls, Machine, Steps
 from em.runner.routine import CompiledStep
 from em.runner.run import Declined, Failed, Failure, Pause, failure_of
-from em.workflows.conductor import Conductor, Ended
+from em.workflows.conductor import Conductor, StepEnd
 
 
 class Ensemble(Machine):
@@ -78,16 +78,16 @@ class Ensemble(Machine):
             failure = failure_of(step.id, error, {})
             calls.given_up(step, failure, 0, start)
             calls.notebook.end_step(step.id, "defaulted", failure.message)
-            conductor.ended(step, Ended("defaulted", None, failure.message))
+            conductor.ended(step, StepEnd("defaulted", None, failure.message))
             return
         if step.for_each is None:
             value = yield from calls.once(step, scope, None, start)
             last = calls.reports.made[-1]
-            conductor.ended(step, Ended(last.status, value, last.error))
+            conductor.ended(step, StepEnd(last.status, value, last.error))
         else:
             items = self._evaluated(step, step.for_each, scope)
             value = yield from calls.for_each(step, items, scope, start)
-            conductor.ended(step, Ended("done", value))
+            conductor.ended(step, StepEnd("done", value))
 
     def _side_by_side(self) -> None:
         """Run every step as soon as it can, `width` at a time, each in a thread of its own.

@@ -23,10 +23,10 @@ from em.workflows.needs import FETCHED
 from em.workflows.plan import ASK, ASKS_A_MODEL, Plan, PlannedStep, plan_of, refuse_invalid
 from em.workflows.slices import (
     Brought,
-    Context,
     CountTokens,
+    RunContext,
     Slice,
-    Tokens,
+    StepTokens,
     about,
     failed_slice,
     record_of,
@@ -205,7 +205,7 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
     warnings: Sequence[str] = ()
     duration_ms: float = 0.0
     attempts: int = 0
-    tokens: Tokens | None = None
+    tokens: StepTokens | None = None
     """Of a step that asks a model."""
 
 
@@ -219,7 +219,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str | None = None
     params: Json = {}
     steps: Sequence[StepView] = ()
-    tokens: Tokens = Tokens()
+    tokens: StepTokens = StepTokens()
     output: Any = None
     failure: Any = None
     pending_prompt: Any = None
@@ -252,8 +252,8 @@ def view_of(past: PastWorkflow, count: CountTokens = about) -> RunView:
     )
 
 
-def _total(views: Sequence[StepView]) -> Tokens:
-    total = Tokens(told=0)
+def _total(views: Sequence[StepView]) -> StepTokens:
+    total = StepTokens(told=0)
     for view in views:
         if view.tokens is not None:
             total += view.tokens
@@ -273,7 +273,7 @@ class _Replay:
             self._steps.setdefault(done.step, []).append(done)
         self._in_flight = {step for step, _ in past.run.restored.in_flight}
         order = [step.name for step in plan.steps]
-        self._context = Context(past.prompt, past.params, order)
+        self._context = RunContext(past.prompt, past.params, order)
         # Collect what all steps left before viewing any: they may have run in parallel.
         for step in plan.steps:
             self._leave(step)
@@ -350,7 +350,7 @@ class _Replay:
 
     def _tokens(
         self, step: PlannedStep, values: Json, inputs: Any, records: Sequence[Json]
-    ) -> Tokens | None:
+    ) -> StepTokens | None:
         if step.definition.tool not in ASKS_A_MODEL:
             return None
         before = [one.output for one in self._context.left_by(step.before) if not one.failed]
@@ -364,7 +364,7 @@ class _Replay:
             sent += self._read_tokens(call) * _times(call)
             full += (self._read_tokens(words) + context) * _times(call)
         # A step may be given more than the context: an error, or values from outside the run.
-        return Tokens(sent=sent, full=max(sent, full), told=_counted(records))
+        return StepTokens(sent=sent, full=max(sent, full), told=_counted(records))
 
     def _read_tokens(self, call: Any) -> int:
         """Count the tokens of the texts that a model reads."""
@@ -437,14 +437,14 @@ def rehearse(
     plan = Plan(workflow)
     given = check_params(workflow, params)
     started_with = prompt_of(workflow, given, prompt)
-    context = Context(started_with, given, [step.name for step in plan.steps])
+    context = RunContext(started_with, given, [step.name for step in plan.steps])
     for step in plan.steps:
         shown = f"<output of {step.name}>"
         context.leave(step.name, [Slice(by=step.name, name=step.name, output=shown)])
     return [_rehearsed(step, context, given) for step in plan.steps]
 
 
-def _rehearsed(step: PlannedStep, context: Context, params: Json) -> Rehearsed:
+def _rehearsed(step: PlannedStep, context: RunContext, params: Json) -> Rehearsed:
     fetched = {need.text: f"<{need.text}>" for need in step.needs if need.kind in FETCHED}
     values, unmet = context.memory_for(step.needs, fetched, step.before)
     for need in step.needs:

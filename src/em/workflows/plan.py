@@ -319,7 +319,7 @@ def _texts(
 _SCOPE = frozenset({"params", "memory", "run_id"})
 
 
-class Finding(NamedTuple):
+class Flaw(NamedTuple):
     """One problem of a workflow. `where` is the path to it in the definition."""
 
     where: Where
@@ -338,7 +338,7 @@ def refuse_misfits(workflow: WorkflowDef, tools: Mapping[str, Tool], file: str) 
     _refuse(workflow, _tools(workflow, tools), file)
 
 
-def _refuse(workflow: WorkflowDef, problems: Iterable["Finding"], file: str) -> None:
+def _refuse(workflow: WorkflowDef, problems: Iterable[Flaw], file: str) -> None:
     found = [one for one in problems if one.severity == "error"]
     if not found:
         return
@@ -388,16 +388,16 @@ def validate_file(
     return sorted(problems, key=lambda problem: problem.line)
 
 
-def _of_value(name: str, raw: Any, tools: Mapping[str, Tool] | None) -> Iterator[Finding]:
+def _of_value(name: str, raw: Any, tools: Mapping[str, Tool] | None) -> Iterator[Flaw]:
     whole = said({**raw, "name": name})
-    shape = [Finding(*one) for one in shape_problems(whole, WorkflowDef)]
+    shape = [Flaw(*one) for one in shape_problems(whole, WorkflowDef)]
     if shape:
         yield from shape
         return
     yield from findings(read_workflow(whole, name), tools)
 
 
-def findings(workflow: WorkflowDef, tools: Mapping[str, Tool] | None = None) -> list[Finding]:
+def findings(workflow: WorkflowDef, tools: Mapping[str, Tool] | None = None) -> list[Flaw]:
     """Return the problems of a workflow whose fields have the right types.
 
     Without `tools`, don't check that the tools of its steps are there.
@@ -412,28 +412,28 @@ def findings(workflow: WorkflowDef, tools: Mapping[str, Tool] | None = None) -> 
         try:
             Plan(workflow)
         except EmError as error:
-            found.append(Finding((), f"{error.place}: {error.message}".strip(": "), error.fix))
+            found.append(Flaw((), f"{error.place}: {error.message}".strip(": "), error.fix))
     return found
 
 
-def _names(workflow: WorkflowDef) -> Iterator[Finding]:
+def _names(workflow: WorkflowDef) -> Iterator[Flaw]:
     if not workflow.steps:
-        yield Finding(("steps",), "the workflow has no steps", "write at least one")
+        yield Flaw(("steps",), "the workflow has no steps", "write at least one")
     seen: set[str] = set()
     variables: dict[str, str] = {}
     for number, step in enumerate(workflow.steps):
         where: Where = ("steps", number, "name")
         if step.name in seen:
-            yield Finding(where, f"two steps are called {step.name!r}", "rename one of them")
+            yield Flaw(where, f"two steps are called {step.name!r}", "rename one of them")
         elif step.variable in variables:
             other = variables[step.variable]
             message = f"the steps {step.name!r} and {other!r} have the same name in templates"
-            yield Finding(where, f"{message}: {step.variable}", "rename one of them")
+            yield Flaw(where, f"{message}: {step.variable}", "rename one of them")
         seen.add(step.name)
         variables[step.variable] = step.name
 
 
-def _need_problems(workflow: WorkflowDef) -> Iterator[Finding]:
+def _need_problems(workflow: WorkflowDef) -> Iterator[Flaw]:
     names = [step.name for step in workflow.steps]
     for number, step in enumerate(workflow.steps):
         for position, text in enumerate(step.memory.needs):
@@ -441,26 +441,26 @@ def _need_problems(workflow: WorkflowDef) -> Iterator[Finding]:
             try:
                 need = parse_need(text, "needs")
             except EmError as error:
-                yield Finding(where, error.message, error.fix)
+                yield Flaw(where, error.message, error.fix)
                 continue
             if need.kind == "step" and need.target not in names:
                 words = names if "(" in text else [*names, *_WORDS]
                 fix = closest(need.target, words) or f"there are: {', '.join(names)}"
-                yield Finding(where, f"there is no step {need.target!r}", fix)
+                yield Flaw(where, f"there is no step {need.target!r}", fix)
             elif need.kind == "last_output" and workflow.is_parallel:
                 message = "`last_output` is ambiguous in a parallel workflow"
-                yield Finding(where, message, "name the step: tool_output(STEP)")
+                yield Flaw(where, message, "name the step: tool_output(STEP)")
         for other in step.waits_for:
             if other not in names:
                 where = ("steps", number, "depends_on")
                 fix = closest(other, names) or f"there are: {', '.join(names)}"
-                yield Finding(where, f"there is no step {other!r}", fix)
+                yield Flaw(where, f"there is no step {other!r}", fix)
 
 
 _WORDS = ("user_prompt", "last_output", "parameters")
 
 
-def _order(workflow: WorkflowDef) -> Iterator[Finding]:
+def _order(workflow: WorkflowDef) -> Iterator[Flaw]:
     waits = {
         step.name: [
             *(need.target for need in _needs(step) if need.kind == "step"),
@@ -475,21 +475,21 @@ def _order(workflow: WorkflowDef) -> Iterator[Finding]:
         cycle = error.args[1][::-1]
         where: Where = ("steps", numbers[cycle[0]])
         message = f"these steps wait for each other: {' -> '.join(cycle)}"
-        yield Finding(where, message, "remove one of their `needs` or `depends_on`")
+        yield Flaw(where, message, "remove one of their `needs` or `depends_on`")
         return
     if workflow.is_parallel:
         return
     for name, others in waits.items():
         for other in others:
             if numbers[other] >= numbers[name]:
-                yield Finding(
+                yield Flaw(
                     ("steps", numbers[name]),
                     f"the step needs {other!r}, which runs later",
                     f"move it behind {other!r}, or set `parallel: true`",
                 )
 
 
-def _templates(workflow: WorkflowDef) -> Iterator[Finding]:
+def _templates(workflow: WorkflowDef) -> Iterator[Flaw]:
     params = [param.name for param in workflow.parameters]
     for number, step in enumerate(workflow.steps):
         brought = _brought(step, params)
@@ -503,25 +503,25 @@ def _templates(workflow: WorkflowDef) -> Iterator[Finding]:
                 parts = list(parts_in(text, bare=bare))
                 is_whole = _is_whole_memory(text, bare=bare)
             except EmError as error:
-                yield Finding(where, error.message, error.fix)
+                yield Flaw(where, error.message, error.fix)
                 continue
             if is_whole:
                 message = "expected a part of `memory`, got all of it"
-                yield Finding(where, message, "write memory.NAME")
+                yield Flaw(where, message, "write memory.NAME")
             for name in sorted(names - known):
                 fix = closest(name, known) or "known names: params, memory" + (
                     f", {step.as_}" if own else ""
                 )
-                yield Finding(where, f"{name!r} is not defined", fix)
+                yield Flaw(where, f"{name!r} is not defined", fix)
             for name, part in parts:
                 if name == "params" and part not in params:
                     fix = closest(part, params) or f"there are: {', '.join(params) or 'none'}"
-                    yield Finding(where, f"there is no parameter {part!r}", fix)
+                    yield Flaw(where, f"there is no parameter {part!r}", fix)
                 if name == "memory" and part not in brought:
                     there = ", ".join(brought) or "nothing"
                     fix = closest(part, brought) or f"its needs bring: {there}"
                     message = f"no need of this step brings {part!r}, so it is empty"
-                    yield Finding(where, message, fix, "error" if workflow.strict else "warning")
+                    yield Flaw(where, message, fix, "error" if workflow.strict else "warning")
 
 
 def _brought(step: StepDef, params: list[str]) -> list[str]:
@@ -558,7 +558,7 @@ def parts_in(text: str, *, bare: bool) -> Iterator[tuple[str, str]]:
             yield node.node.name, str(node.arg.value)
 
 
-def _tools(workflow: WorkflowDef, tools: Mapping[str, Tool] | None) -> Iterator[Finding]:
+def _tools(workflow: WorkflowDef, tools: Mapping[str, Tool] | None) -> Iterator[Flaw]:
     declared = {tool.name for tool in workflow.tools}
     for number, step in enumerate(workflow.steps):
         where: Where = ("steps", number, "tool")
@@ -566,7 +566,7 @@ def _tools(workflow: WorkflowDef, tools: Mapping[str, Tool] | None) -> Iterator[
         if own is not None:
             problem = argument_problem(own, [*step.inputs, *_given_names(own)])
             if problem:
-                yield Finding(("steps", number, "inputs"), problem)
+                yield Flaw(("steps", number, "inputs"), problem)
         elif step.tool in BUILT_IN:
             yield from _inputs(step, number)
         elif step.tool.startswith("mcp__"):
@@ -574,7 +574,7 @@ def _tools(workflow: WorkflowDef, tools: Mapping[str, Tool] | None) -> Iterator[
         elif tools is not None and step.tool not in declared:
             known = [*BUILT_IN, *declared, *tools]
             fix = closest(step.tool, known) or "pass a module that defines it: --tools"
-            yield Finding(where, f"there is no tool {step.tool!r}", fix)
+            yield Flaw(where, f"there is no tool {step.tool!r}", fix)
 
 
 def _given_names(tool: Tool) -> list[str]:
@@ -582,28 +582,28 @@ def _given_names(tool: Tool) -> list[str]:
     return [name for name in ("memory_manager", "idempotency_key") if name in tool.parameters]
 
 
-def _inputs(step: StepDef, number: int) -> Iterator[Finding]:
+def _inputs(step: StepDef, number: int) -> Iterator[Flaw]:
     required, known = BUILT_IN[step.tool]
     where: Where = ("steps", number, "inputs")
     for name in sorted(required - step.inputs.keys()):
-        yield Finding(where, f"the tool {step.tool!r} needs the input {name!r}")
+        yield Flaw(where, f"the tool {step.tool!r} needs the input {name!r}")
     for name in sorted(step.inputs.keys() - known, key=str):
         fix = closest(name, known) or f"its inputs are: {', '.join(sorted(known))}"
-        yield Finding((*where, name), f"the tool {step.tool!r} has no input {name!r}", fix)
+        yield Flaw((*where, name), f"the tool {step.tool!r} has no input {name!r}", fix)
     if step.tool == "recall" and "everybody" in step.inputs:
         yield from _everybody(step, (*where, "everybody"))
     schema = step.inputs.get("output_schema")
     if isinstance(schema, dict):
         for inside, problem in json_schema.schema_problems(schema):
-            yield Finding((*where, "output_schema", *inside), f"not a valid JSON Schema: {problem}")
+            yield Flaw((*where, "output_schema", *inside), f"not a valid JSON Schema: {problem}")
 
 
-def _everybody(step: StepDef, where: Where) -> Iterator[Finding]:
+def _everybody(step: StepDef, where: Where) -> Iterator[Flaw]:
     """Check that a search of everybody is written as such: no parameter may widen one."""
     if not isinstance(step.inputs["everybody"], bool):
-        yield Finding(where, "`everybody` must be true or false", "write everybody: true")
+        yield Flaw(where, "`everybody` must be true or false", "write everybody: true")
     elif step.inputs["everybody"] and "subject" in step.inputs:
-        yield Finding(where, "`everybody` and `subject` exclude each other", "leave one out")
+        yield Flaw(where, "`everybody` and `subject` exclude each other", "leave one out")
 
 
 def _place(workflow: WorkflowDef, where: Where) -> str:

@@ -61,7 +61,7 @@ from em.workflows.inspection import (
 )
 from em.workflows.needs import Need
 from em.workflows.plan import Plan, plan_of, refuse_invalid, refuse_misfits, validate_file
-from em.workflows.slices import Context, CountTokens, about
+from em.workflows.slices import CountTokens, RunContext, about
 
 if TYPE_CHECKING:
     from em.workflows.to_routine import CompiledWorkflow, MayFreeze
@@ -507,7 +507,7 @@ class Workflows:
         )
         conductor = binding.conductor = Conductor(
             plan,
-            Context(prompt, params, [step.name for step in plan.steps]),
+            RunContext(prompt, params, [step.name for step in plan.steps]),
             partial(self._fetched, subject),
             run_id,
             restored=restored,

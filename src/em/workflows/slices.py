@@ -125,7 +125,7 @@ class Brought(Mapping[str, Any]):
         ]
 
 
-class Context:
+class RunContext:
     """What a run has so far: the prompt, the parameters, and what each step left."""
 
     def __init__(self, prompt: str | None, params: Json, order: Sequence[str]) -> None:
@@ -299,7 +299,7 @@ def tokens_of(value: Any, count: CountTokens = about) -> int:
     return count(as_text(value) if isinstance(value, dict | list) else str(value))
 
 
-class Tokens(msgspec.Struct, frozen=True, kw_only=True):
+class StepTokens(msgspec.Struct, frozen=True, kw_only=True):
     """The tokens that a step sent, and those it would have sent with the full context.
 
     `told`: the provider's own count, if it has one.
@@ -314,6 +314,6 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
         """How many tokens fewer were sent than with the full context."""
         return self.full - self.sent
 
-    def __add__(self, other: "Tokens") -> "Tokens":
+    def __add__(self, other: "StepTokens") -> "StepTokens":
         told = None if None in (self.told, other.told) else (self.told or 0) + (other.told or 0)
-        return Tokens(sent=self.sent + other.sent, full=self.full + other.full, told=told)
+        return StepTokens(sent=self.sent + other.sent, full=self.full + other.full, told=told)

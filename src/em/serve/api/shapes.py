@@ -32,7 +32,7 @@ from em.traces.trace import KeptTrace, Outcome, Source
 from em.values.canonical import Json
 from em.work.job import Kind, State
 from em.workflows.inspection import StepView
-from em.workflows.slices import Tokens
+from em.workflows.slices import StepTokens
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=20_000, pattern=r"\S")]
 Name = Annotated[
@@ -575,7 +575,7 @@ class WorkflowSteps(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     prompt: str | None
     params: Json
-    tokens: Tokens
+    tokens: StepTokens
     steps: Sequence[StepView]
 
 
