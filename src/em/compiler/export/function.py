@@ -10,7 +10,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pprint import pformat
 from typing import Any
 
 from em.compiler.checks import walked
@@ -503,13 +502,14 @@ def flow(value: Any) -> str:
 
 
 def _broken(head: str, value: Any, end: str = "") -> str:
-    """Return code around a JSON value: in one line if it fits."""
+    """Return code around a JSON value: in one line, or broken between its parts."""
     line = f"{head}{flow(value)}{end}"
-    if len(line) <= WIDTH - 8:
+    if len(line) <= WIDTH - 8 or not isinstance(value, dict | list):
         return line
-    shown = pformat(value, width=max(WIDTH // 2, WIDTH - 8 - len(head)), sort_dicts=False)
-    lines = shown.replace("\n", "\n    ")
-    return f"{head}{lines}{end}"
+    if isinstance(value, list):
+        return _wrapped(f"{head}[", [_broken("", one) for one in value], f"]{end}")
+    parts = [_broken(f"{literal(key)}: ", one) for key, one in value.items()]
+    return _wrapped(f"{head}{{", parts, f"}}{end}")
 
 
 def constant(name: str, value: Any) -> str:
@@ -530,12 +530,12 @@ def _expected(code: str, schema: Any) -> list[str]:
 def _wrapped(head: str, parts: Sequence[str], end: str) -> str:
     """Return a call or a signature: in one line, or with as many parts in a line as fit."""
     line = head + ", ".join(parts) + end
-    if len(line) <= WIDTH - 8 or not parts:
+    if (len(line) <= WIDTH - 8 and "\n" not in line) or not parts:
         return line
-    lines, now = [head], "   "
+    lines = [""]
     for part in parts:
-        if len(now) + len(part) + 2 > WIDTH - 8 and now.strip():
-            lines.append(now)
-            now = "   "
-        now += f" {part},"
-    return "\n".join([*lines, now, end])
+        is_full = len(lines[-1]) + len(part) + 6 > WIDTH - 8
+        if lines[-1] and (is_full or "\n" in lines[-1] + part):
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {part},".lstrip(" ")
+    return "\n".join([head, textwrap.indent("\n".join(lines), "    "), end])
