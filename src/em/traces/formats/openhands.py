@@ -5,6 +5,7 @@ from typing import Any
 from em.traces.formats import Importer, Reader
 from em.traces.formats._messages import (
     as_args,
+    exit_failure,
     output_of,
     said_outcome,
     text_of,
@@ -160,9 +161,7 @@ def _failure(event: Json, content: Any) -> str | None:
         code = metadata.get("exit_code", code)
     if event.get("observation") == "error":
         return text_of(content) or "error"
-    if isinstance(code, int) and code not in (0, -1):
-        return f"exit code {code}: {text_of(content)}".rstrip(": ")
-    return None
+    return None if code == -1 else exit_failure(code, text_of(content))  # -1: it still runs
 
 
 def _add_about(trace: Incoming, value: Json) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from em.traces.formats import Importer, Reader
-from em.traces.formats._messages import as_args, as_value, text_of, when
+from em.traces.formats._messages import as_args, as_value, exit_failure, text_of, when
 from em.traces.intake import Incoming, Intake, digest
 from em.values.canonical import Json
 
@@ -77,8 +77,8 @@ def _add_end(trace: Incoming, event: Json, at: Any) -> bool:
         error = str(event.get("error") or event.get("rejection_reason") or "rejected")
     elif observation.get("is_error") is True:
         error = text or "failed"
-    elif isinstance(code, int) and code not in (0, -1):
-        error = f"exit code {code}: {text}".rstrip(": ")
+    elif code != -1:  # it still runs
+        error = exit_failure(code, text)
     result = None if error is not None else as_value(content)
     return trace.result(str(event.get("tool_call_id")), result, error, at)
 
