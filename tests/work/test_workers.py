@@ -280,6 +280,7 @@ def test_a_cancelled_job_is_not_begun_and_one_under_way_stops_before_its_next_st
     with on_sqlite.queue() as queue:
         (waits,) = queue.add_runs("plain_five", [{"n": 100}])
         assert queue.cancel(waits).state == "cancelled"
+        assert queue.reports([waits]).failed == {queue.runs([waits])[0]: "cancelled"}
         (runs,) = queue.add_runs("plain_five", [{"n": n} for n in range(50)], chunk=50)
         worker = on_sqlite.worker("--drain", slow=0.1)
         on_sqlite.until(lambda: on_sqlite.effects().total() > 2)

@@ -44,7 +44,7 @@ _COLUMNS = ", ".join(Entry._fields)
 
 
 class Wanted(NamedTuple):
-    """Which jobs to list. `open`: the queued and the running ones."""
+    """Which jobs to list, or to count: then `open` stands for the queued and the running ones."""
 
     state: State | Literal["open"] | None = None
     kind: str | None = None
@@ -52,9 +52,8 @@ class Wanted(NamedTuple):
 
     def fits(self, entry: Entry) -> bool:
         """Return whether a row is one of these."""
-        is_open = self.state == "open" and entry.outcome is None
         return (
-            (self.state in (None, entry.state) or is_open)
+            self.state in (None, entry.state)
             and self.kind in (None, entry.kind)
             and self.queue in (None, entry.queue)
         )
