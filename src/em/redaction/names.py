@@ -11,6 +11,7 @@ from em.redaction.view import FOREIGN, KEY, PASSWORD, View, folded
 _PASSWORDS = (
     "password passwd passphrase passcode passwort kennwort passord wachtwoord contraseña "
     "contrasenya mot·de·passe motdepasse palavra-passe palavra·passe adgangskode lösenord salasana "
+    "credential zugangsdaten identifiants credenciales credenciais anmeldedaten "
     "hasło jelszó parola lozinka pasahitza slaptažodis parool kata·sandi mật·khẩu lykilorð"
 ).split()
 _SHORT = "pass pwd pw psk passw passwrd pswd".split()
@@ -21,8 +22,8 @@ _KEY_OF = (
     "admin deploy ssh jwt hmac webhook decryption"
 ).split()
 _LOGINS = (
-    "login logon sign·in signin auth authenticate credentials credential creds connect "
-    "zugangsdaten identifiants credenciales credenciais anmeldedaten hmac cipher pdo"
+    "login logon sign·in signin auth authenticate creds connect create_user createuser adduser "
+    "hmac cipher pdo"
 ).split()
 """Beside these stand a user and a password, or other arguments and a key."""
 _HARMLESS_TOKENS = (
@@ -62,14 +63,14 @@ ANCHORS = (
     rf"|secret|token|{_KEYS}"
     r"|(?-i:[a-z](?:Pass|Pwd|Pw|Psk)|[A-Z]_KEY)|authorization|cookie"
     rf"|(?:{_spelled(_LOGINS)})\w{{0,16}}\\*[\"']?[ \t]{{0,2}}[(=:]|[ａ-ｚ]{{4}}|"
-    + "|".join(word for words in FOREIGN.values() for word in words)
+    + "|".join(word.replace("·", " ") for words in FOREIGN.values() for word in words)
 )
 """What stands in every text that has a secret behind a name, in UTF-8; a pattern."""
 _NAME_SIGNS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 _LETTERS = frozenset(bytes([sign]) for sign in _NAME_SIGNS[:52])
 _ALPHANUMERIC = frozenset(_NAME_SIGNS[:62])
 _IN_NAMES = frozenset(bytes([sign]) for sign in _NAME_SIGNS[:63])
-_ENDING, _BENT = r"(?:s|[_-]?\d{1,2})?", r"[a-z]{0,3}\d{0,2}"
+_ENDING, _BENT = r"(?i)(?:s|[_-]?\d{1,2})?", r"(?i)[a-z]{0,3}\d{0,2}"
 """What may stand behind the last word of a name; words of other languages are declined."""
 _LOGIN_ENDING = r"\w{0,16}[^\w\n]{0,2}[ \t]{0,2}(?:[=:(]|[ \t]with\b)"
 

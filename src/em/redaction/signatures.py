@@ -38,6 +38,7 @@ def _row(row: str) -> Signature:
     known = tuple(one.replace("⏎", "\n") for one in examples.split(" ¦ "))
     if form != "key":
         pattern = pattern.replace("{EDGE}", _EDGE).replace("{Q}", f"[{QUOTES}]")
+        pattern = pattern.replace("{S}", rf"(?:[ \t]+|[{QUOTES}],[ \t]*[{QUOTES}])")
         pattern = pattern.replace("{q}", QUOTES)
         return Signature(name, anchors, pattern, form.strip("-"), known, source)
     body = pattern or _USUAL_TAIL

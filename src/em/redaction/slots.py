@@ -83,7 +83,8 @@ SLOTS = (
         "",
         _SHORTEST,
     ),
-    Slot(rf"\(\s{{0,4}}{_QUOTE}", "quoted", "clear"),
+    Slot(rf"[({{]\s{{0,4}}{_QUOTE}", "quoted", "clear"),
+    Slot(rf"{_Q},\s{{0,4}}{_QUOTE}", "quoted", "quoted", rf"{_Q}--"),
     Slot(rf"{_Q}\s{{0,4}},\s{{0,4}}{_QUOTE}", "quoted", "near"),
     Slot(rf"[ =]\s{{0,4}}{_QUOTE}", "quoted", "quoted", r"(?:^|\s)--"),
     Slot(r"[ =]\s{0,4}", "bare", "quoted", r"(?:^|\s)--", _SHORTEST),
@@ -103,7 +104,7 @@ _STEP = (
     rf"(?P<member>[A-Za-z_][\w.-]{{0,40}}{_Q}?(?:[ \t]{{0,3}}=|:=?)(?:[^=]|\z))"
     r"|(?P<word>(?:[A-Za-z\x80-\xff]{2,}|[ac-eg-qstv-z])'[A-Za-z\x80-\xff]+)"
     rf"|{_Q}(?P<quoted>[^{QUOTES}\n]{{{_SHORTEST},200}}){_Q}"
-    rf"|(?P<bare>[^\s{QUOTES}<>(){{}}\[\],;|\x80-\xff][^\s{QUOTES}<>(){{}},;|\x80-\xff]*)"
+    rf"|(?P<bare>[^\s{QUOTES}<>(){{}}\[\],;|:=.*/\\\x80-\xff-][^\s{QUOTES}<>(){{}},;|\x80-\xff]*)"
 )
 """What stands behind a name, one after the other."""
 _NEXT_LINE = (
@@ -112,7 +113,7 @@ _NEXT_LINE = (
     rf"(?P<value>[^\s{QUOTES}]{{{_SHORTEST},200}}?)[.]?\r?{_Q}?[ \t\r]*(?:\n|\z)"
 )
 _IS_MEMBER = (
-    rf"(?i)(?:\b(?:name|key|id|field|type){_Q}?\s{{0,4}}[:=]|[{{,])\s{{0,4}}{_Q}\z"
+    rf"(?i)\b(?:name|key|id|field|type){_Q}?\s{{0,4}}[:=]\s{{0,4}}{_Q}\z"
     r"|\b(?:name|key):[ \t]{1,4}\z"
 )
 """What stands before a name that is a value itself, as in `{"name": "DB_PASSWORD", …}`."""
@@ -166,6 +167,12 @@ def _in_slot(view: View, name: Name, slot: Slot) -> Found | None:
             return None
     if slot.value == "line" and not name.text.isupper():
         return None
+    around = view.data[name.start - 1 : name.start]
+    if (
+        slot.value == "quoted"
+        and sign.group(b"quote") == around != view.data[name.end : name.end + 1]
+    ):
+        return None  # the quote ends what began before the name: `secret=`
     start, end = _VALUES[slot.value](view.data, sign)
     if end - start < slot.shortest:
         return None
@@ -199,6 +206,8 @@ def _fits(rule: str, name: Name, value: str) -> bool:
 def _near(view: View, name: Name) -> Found | None:
     """Return the first text behind a name that looks like a secret, on its line."""
     data, words, at = view.data, 0, name.end
+    if data[at : at + 1] in (b"/", b"\\", b"-"):
+        return None  # a part of a path
     line = data.find(b"\n", at, at + _NEAR)
     limit = min(len(data), at + _NEAR) if line < 0 else line
     for _ in range(_MOST_STEPS):
@@ -212,6 +221,10 @@ def _near(view: View, name: Name) -> Found | None:
             run = compiled(rf"[^\s{QUOTES},;]*").match(data, start)
             if is_all(_VALUE_WORD, member.decode("latin-1")):
                 at = start + len(member)
+                continue
+            is_noun = name.kind == "password" and data[name.end : name.end + 1] in (b" ", b"\t")
+            if b":" in step.group() and is_noun:
+                at, words = start + len(member), words + 1  # "the password of the server: …"
                 continue
             if b":" in step.group() or not is_random(view.original(start, run.end())):
                 return None
@@ -244,7 +257,8 @@ def _beside(view: View, name: Name) -> Found | None:
     """Return the value in `{"name": "DB_PASSWORD", "value": …}`, or with `value` first."""
     data, first = view.data, max(0, name.start - _NEAR)
     before = data[first : name.start]
-    if compiled(_IS_MEMBER).search(before) is None:
+    is_block = compiled(rf"{_Q}?:[ \t]*\r?\n[ \t]").match(data, name.end) is not None
+    if not is_block and compiled(_IS_MEMBER).search(before) is None:
         return None
     behind = data[name.end : name.end + _NEAR].partition(b"}")[0].partition(b"{")[0]
     for text, place, pattern in (
@@ -255,7 +269,7 @@ def _beside(view: View, name: Name) -> Found | None:
         if found is not None:
             start = place + found.start(1)
             end = start + end_of_value(found.group(1), in_a_url=False)
-            if _fits("quoted", name, view.original(start, end)):
+            if _fits("clear" if is_block else "quoted", name, view.original(start, end)):
                 return Found(start, end, name.text)
     return None
 
@@ -311,7 +325,8 @@ def first_of(value: str) -> str:
     first = value[: delimiter.start()]
     if len(first) >= _SHORTEST and delimiter.group() not in b"([{":
         return first
-    return value if not first.isalpha() and is_random(value) else ""
+    is_call = is_all(r"[A-Za-z_.]*", first)
+    return value if not is_call and is_random(value) else ""
 
 
 def _quoted(data: bytes, sign: Any) -> tuple[int, int]:
@@ -415,6 +430,8 @@ def _headings(data: bytes, start: int, end: int, separator: bytes) -> dict[int, 
     if not separator and not (ruled or b"  " in line.strip() or line.isupper()):
         return {}
     cells = _cells(line, separator)
+    if len(cells) < 2:
+        cells = _cells(line, separator, words=True)
     names = [line[cell.start : cell.end].decode("latin-1") for cell in cells]
     edge = separator == b"|"
     if len(cells) < 2 or not all(is_all(_TITLE, text) or (edge and not text) for text in names):
@@ -427,13 +444,11 @@ def _line_at(data: bytes, start: int) -> bytes:
     return data[start : end if end >= 0 else start + LONGEST_VALUE]
 
 
-def _cells(line: bytes, separator: bytes) -> list[Cell]:
+def _cells(line: bytes, separator: bytes, *, words: bool = False) -> list[Cell]:
     """Return the cells of a row, without quotes and blanks around them."""
     if not separator:
-        found = [Cell(*match.span()) for match in compiled(r"\S+(?: \S+)*").finditer(line)]
-        return (
-            found if len(found) > 1 else [Cell(*m.span()) for m in compiled(r"\S+").finditer(line)]
-        )
+        found = compiled(r"\S+" if words else r"\S+(?: \S+)*").finditer(line)
+        return [Cell(*match.span()) for match in found]
     cells, at = [], 0
     for part in line.split(separator):
         text = part.strip(_DRESS)
@@ -449,6 +464,8 @@ def _rows(
     """Return the secrets in the rows under a heading, and where they end."""
     data, heading = view.data, view.data[start:end]
     titles, count = _cells(heading, separator), heading.count(separator)
+    if len(titles) < 2:
+        titles = _cells(heading, separator, words=True)
     found, at = [], end + 1
     while at < len(data):
         deadline.check()
@@ -457,7 +474,7 @@ def _rows(
         if not is_ruler and (not line.strip() or (separator and line.count(separator) != count)):
             break
         for number, title in () if is_ruler else columns.items():
-            cell = _cell_under(titles, number, line, separator)
+            cell = _cell_under(heading, titles, number, line, separator)
             if cell is None:
                 continue
             name = Name(start, start, title, kind_of(title))
@@ -468,9 +485,12 @@ def _rows(
     return found, at
 
 
-def _cell_under(titles: list[Cell], number: int, line: bytes, separator: bytes) -> Cell | None:
+def _cell_under(
+    heading: bytes, titles: list[Cell], number: int, line: bytes, separator: bytes
+) -> Cell | None:
     """Return the cell of a row in a column: by its number, else by its place below the heading."""
-    cells = _cells(line, separator)
+    words = not any(b" " in heading[title.start : title.end] for title in titles)
+    cells = _cells(line, separator, words=words)
     if separator or len(cells) == len(titles):
         return cells[number] if number < len(cells) else None
     if len(cells) == len(titles) + 1:  # the rows have numbers

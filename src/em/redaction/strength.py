@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import groupby, pairwise
 
 from em.redaction.linear import compiled, has, is_all
-from em.redaction.names import kind_of
+from em.redaction.names import is_secret_name, kind_of
 
 WORD, CHOSEN, RANDOM = 1, 2, 3
 """Degrees of strength: a word, a number or code; letters and digits; made by chance."""
@@ -33,16 +33,20 @@ _IN_ITS_PLACE = frozenset(
     "undefined true false required optional".split()
 )
 """What stands in the place of a secret in documents and types."""
-_CODED = "pass pwd secret token key arg user value hash md5 sha base64 b64 utf crypt argon".split()
+_DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"
+_CODED = (
+    r"(?:^|[._])(?:pass|pwd|secret|token|key|arg|user|value|hash|md5|sha|base64|b64|utf|crypt"
+    r"|argon)"
+)
 _ORDINARY = (
     # numbers with a unit, dates, versions and addresses
     r"[#vV~<>=+]{0,3}\d[\d.,:_/-]*[A-Za-z%]{0,4}|[A-Za-z]{0,3}\d{4}-\d\d-\d\d.*|[\d.]+[a-z]+\d*"
     # paths, addresses, names of files and hosts
-    r"|[/~.].*|[A-Za-z]:[\\/].*|[a-z+]+:/.*|[^\s@]+@[^\s@]+\.[a-z]+|(?:[\w-]+[./])+[A-Za-z]{2,6}|@.*"
+    r"|[/~.].*|[A-Za-z]:[\\/].*|[a-z+]+:/.*|[^\s@]+@[^\s@]+\.[a-z]+|(?:[\w-]+[./])+(?:[a-z]{2,6}|[A-Z]{2,5})|@.*"
     # short names with a number, as algorithms, encodings, tickets and languages have
     r"|[A-Za-z]{1,4}[-_]?\d{1,5}|(?:[A-Z]+[-_]?){1,3}\d+"
     r"|(?i:utf|sha|aes|rsa|rs|es|hs|iso|rfc|ipv|oauth|http|base|pbkdf|argon|python|win|x|u?int|float"
-    r"|ed|gpt|claude|llama)[-_]?\d.*"
+    r"|ed|gpt|claude|llama)[-_]?\d{1,4}(?:[-_.].*)?"
     # code
     r"|.*(?:[({\[]|::|->).*|[$%{<].*|[A-Za-z_]\w*(?:\.[A-Za-z_]+\d?)+"
 )
@@ -56,7 +60,10 @@ def strength(text: str) -> int:
     has_digit = any(map(str.isdigit, text))
     if not has_digit or not any(map(str.isalpha, text)):
         is_mixed = any(map(str.islower, text)) and any(map(str.isupper, text[1:]))
-        return RANDOM if is_mixed and len(text) >= _LONG_RANDOM and is_random(text) else WORD
+        if not is_random(text) or not (text.isalnum() or len(text) >= _LONG_TOKEN):
+            return WORD
+        long = len(text) >= (_LONG_RANDOM if is_mixed else _LONG_TOKEN)
+        return RANDOM if long else CHOSEN if is_mixed else WORD
     made = len(text) >= _LONG_RANDOM and is_random(text) and not is_path(text)
     if is_all(_ORDINARY, text) and not (made and len(text) >= _LONG_TOKEN):
         return WORD
@@ -189,7 +196,7 @@ def _is_chosen(value: str) -> bool:
     """Whether it is a password as people choose them, hunter2, and not the second of variables."""
     lowered = value.lower()
     is_one = is_all(r"[a-z]*\d[a-z0-9]*(?:[._]\d+)?|[a-z]+(?:[._][a-z]+)+\d{2,4}", lowered)
-    return is_one and len(value) >= _SHORTEST and not any(word in lowered for word in _CODED)
+    return is_one and len(value) >= _SHORTEST and not has(_CODED, lowered)
 
 
 def _is_mixed(value: str) -> bool:
@@ -205,6 +212,8 @@ def is_near_enough(name: str, value: str, words: int) -> bool:
     degree, kind = strength(value), kind_of(name)
     if degree < CHOSEN or any(map(str.isspace, value)) or is_placeholder(name, value):
         return False
+    if kind != "password" and (is_secret_name(value) or is_all(_DOTTED, value)):
+        return False  # dsa.Ed25519PrivateKey
     if name.lower() == "pass":  # a verb, too
         return not words and degree >= RANDOM
     if words <= _FEW_WORDS and (kind == "password" or (kind == "key" and _is_mixed(value))):

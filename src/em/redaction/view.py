@@ -31,7 +31,7 @@ _FIRST_FOREIGN = "\u0370"
 _ESCAPED = {b"\\": (1, 2), b"\\\\\\": (3, 4), b"%": (5, 6), b"&": (7, 14)}
 _HEX_QUOTES = (15, 16)
 _ENTITIES = {b"amp": b"&", b"lt": b"<", b"gt": b">", b"quot": b"\x07"}
-_CONTROLS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"/": b"/"}
+_CONTROLS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"/": b"/", b"=": b"=", b":": b":"}
 
 
 @lru_cache(maxsize=1)
@@ -54,7 +54,7 @@ _DRESS = (
     r"(?P<drop>\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1c"
     r"|(?m:^)[ \t]{0,8}\d{1,7}\x1a|(?m:^) {1,8}\d{1,7}\t"
     r"|[\"'][ \t]{0,40}[+][ \t]{0,4}(?:\r?\n)?[ \t]{0,40}[\"'])"
-    r"|(?P<slash>\\+)(?:(?P<sign>[\"'nrt/])|(?:u00|x)(?P<code>[2-7][0-9a-fA-F]))"
+    r"|(?P<slash>\\+)(?:(?P<sign>[\"'nrt/=:])|(?:u00|x)(?P<code>[2-7][0-9a-fA-F]))"
     r"|%(?:25)?(?P<percent>2[027]|3[aAdD]|7[bBdD]|0[aAdD])"
     r"|&(?:(?P<entity>quot|apos|amp|lt|gt)|#(?P<number>34|39)|#x(?P<hex>2[27]));"
     r"|(?P<equals>=3[dD])"
