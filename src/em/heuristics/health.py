@@ -27,7 +27,7 @@ from em.log.kinds import event_body
 from em.recall.search import LessonRecall
 from em.store.anchor import anchor
 from em.store.protocol import Commit, Store, Within
-from em.text.terms import STOP_WORDS, stems_of, words_of
+from em.text.terms import stems_of, words_of
 from em.traces.trace import KeptTrace, Outcome, least_trusted
 from em.values.times import now
 
@@ -245,7 +245,7 @@ def is_near_duplicate(one: Lesson, other: Lesson) -> bool:
 
 
 def _near(store: Store, lesson: Lesson) -> list[Heuristic]:
-    search = LessonRecall(store, passed_over=STOP_WORDS)
+    search = LessonRecall(store)
     scope = Within(lesson.subject or "", lessons=True)
     hits = search(searched_text(lesson), scope, LOOKED_AT)
     ids = [hit.passage.stream.removeprefix(HEURISTIC_PREFIX) for hit in hits]

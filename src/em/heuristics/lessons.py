@@ -37,7 +37,6 @@ from em.redaction.masker import without_secrets
 from em.settings import Settings
 from em.store import redactor_of
 from em.store.protocol import Store
-from em.text.terms import STOP_WORDS
 from em.traces.catalogue import get_traces, trace_ids
 from em.traces.trace import KeptTrace, Outcome, Source, Trace, as_kept, least_trusted, trace_events
 from em.values.ids import new_id
@@ -60,7 +59,7 @@ class Heuristics:
     ) -> None:
         self._store = store
         self._settings = settings
-        self._recall = LessonRecall(store, embed, STOP_WORDS)
+        self._recall = LessonRecall(store, embed)
 
     def embed_all(self, progress: Progress | None = None) -> None:
         """Compute the missing vectors of lessons; does nothing without an embedder."""

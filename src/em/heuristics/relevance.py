@@ -118,7 +118,7 @@ def candidates(
     store: Store, wanted: TaskAtHand, search: LessonRecall | None, notes: list[str]
 ) -> list[LessonCandidate]:
     """Find lessons for a task: general ones, those about the subject, and those about its tools."""
-    search = search or LessonRecall(store, passed_over=STOP_WORDS)
+    search = search or LessonRecall(store)
     scopes = [EVERYBODY]
     if wanted.subject is not None:
         scopes.append(Within(wanted.subject, lessons=True))
@@ -126,7 +126,7 @@ def candidates(
     for scope in scopes:
         hits = search(wanted.task, scope, CANDIDATES)
         scores |= {hit.passage.stream: (hit.score, hit.nearness or 0.0) for hit in hits}
-        notes += [note for note in getattr(hits, "notes", ()) if note not in notes]
+        notes += [note for note in hits.notes if note not in notes]
     if wanted.tools:
         # A lesson about a tool may share no word with the task: its score by words is 0.
         by_tool = LessonRecall(store, passed_over=frozenset())

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence, Set
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 
@@ -26,6 +27,7 @@ from em.text.terms import QUESTION, STOP_WORDS, speaker_terms, stems_of, words_o
 from em.values.times import from_micros
 from em.values.times import now as this_moment
 
+T = TypeVar("T")
 MOST = 10_000
 POSTINGS = 20_000
 """Postings read of one word. Of a more frequent word, only those beside a rarer one are read."""
@@ -34,12 +36,16 @@ OUTSIDE = 0.01
 """What meaning counts outside the times that a question names: it orders what is left."""
 
 
-class Recalled(list[Passage]):
-    """Passages, best first. `notes` tells what could not be done."""
+class Noted(list[T]):
+    """What was found, best first. `notes` tells what could not be done."""
 
-    def __init__(self, passages: Sequence[Passage] = (), notes: Sequence[str] = ()) -> None:
-        super().__init__(passages)
+    def __init__(self, found: Sequence[T] = (), notes: Sequence[str] = ()) -> None:
+        super().__init__(found)
         self.notes = list(notes)
+
+
+class Recalled(Noted[Passage]):
+    """Passages, best first."""
 
 
 class Recall:
@@ -379,14 +385,6 @@ class LessonHit(msgspec.Struct, frozen=True):
     nearness: float | None = None
 
 
-class Found(list[LessonHit]):
-    """Lessons, those found by words first. `notes` tells what could not be done."""
-
-    def __init__(self, hits: Sequence[LessonHit] = (), notes: Sequence[str] = ()) -> None:
-        super().__init__(hits)
-        self.notes = list(notes)
-
-
 class LessonRecall:
     """Search the lessons of a store.
 
@@ -401,7 +399,7 @@ class LessonRecall:
         self._meaning = None if embed is None else Meaning(store, embed)
         self._asked: dict[str, Sequence[float]] = {}
 
-    def __call__(self, text: str, within: Within, limit: int) -> Found:
+    def __call__(self, text: str, within: Within, limit: int) -> Noted[LessonHit]:
         """Find the lessons that share words with a text, and those near to it in meaning."""
         text = text[:MAX_CHARS]
         scores = self._by_words(text, within)
@@ -412,7 +410,7 @@ class LessonRecall:
                 near = self._near(self._meaning, text, within, limit, notes)
             except EmbedderError as error:
                 notes.append(f"found by words only: the embedder failed: {error}")
-        return Found(self._hits(scores, near, limit), notes)
+        return Noted(self._hits(scores, near, limit), notes)
 
     def embed_all(self, progress: Progress | None = None) -> None:
         """Embed every lesson, if there is an embedder."""
