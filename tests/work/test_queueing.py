@@ -11,7 +11,7 @@ from tests.work.conftest import Workplace
 from em import Memory
 from em.errors import QueueFull, StoreUnreachable
 from em.heuristics.heuristic import every_heuristic
-from em.store.session import Params, Rows, Session
+from em.store.session import Params, Rows, SqlSession
 from em.traces.trace import Mission, ToolCall, Trace
 from em.work.database import Database
 from em.work.ledger import Ledger
@@ -107,7 +107,7 @@ def test_jobs_are_found_by_kind_queue_and_subject(workplace: Workplace) -> None:
 class Counted:
     """A session that notes the statements it gets."""
 
-    def __init__(self, session: Session, statements: list[str]) -> None:
+    def __init__(self, session: SqlSession, statements: list[str]) -> None:
         self._session, self._statements = session, statements
 
     def execute(self, sql: str, params: Params = ()) -> Rows:

@@ -24,7 +24,7 @@ from em.store.preparation import PreparedEvent
 from em.store.protocol import Erasure
 from em.store.provenance import reach
 from em.store.search_index import PassageTable, find_passages, remove_passages
-from em.store.session import Session, chunks, delete, select
+from em.store.session import SqlSession, chunks, delete, select
 from em.store.summaries import summarise_again, summarise_lessons
 from em.values.canonical import canonical
 from em.values.ids import new_id
@@ -42,7 +42,7 @@ class _Located(NamedTuple):
 
 
 def erase(
-    session: Session,
+    session: SqlSession,
     chain: Chain,
     passages: PassageTable,
     event_ids: Sequence[str],
@@ -65,7 +65,7 @@ def erase(
 
 
 def erase_as_imported(
-    session: Session, chain: Chain, passages: PassageTable, events: Iterable[Event]
+    session: SqlSession, chain: Chain, passages: PassageTable, events: Iterable[Event]
 ) -> bool:
     """Erase here what imported tombstones name. Return whether there was anything to erase."""
     named: defaultdict[str, list[str]] = defaultdict(list)
@@ -124,7 +124,7 @@ class Going(NamedTuple):
         )
 
 
-def find_going(session: Session, event_ids: Sequence[str], subjects: Sequence[str]) -> Going:
+def find_going(session: SqlSession, event_ids: Sequence[str], subjects: Sequence[str]) -> Going:
     """Find what goes with these events, and with all events of the subjects. Change nothing."""
     located = _locate(session, event_ids)
     missing = [event_id for event_id in event_ids if event_id not in located]
@@ -139,7 +139,7 @@ def find_going(session: Session, event_ids: Sequence[str], subjects: Sequence[st
     return _going(session, located | _locate(session, about), subjects)
 
 
-def _going(session: Session, located: dict[str, _Located], subjects: Sequence[str]) -> Going:
+def _going(session: SqlSession, located: dict[str, _Located], subjects: Sequence[str]) -> Going:
     reached = reach(session, located)
     located = located | _locate(session, sorted(reached["events"] - located.keys()))
     events = {event_id: where for event_id, where in located.items() if where.erasable}
@@ -154,7 +154,7 @@ def _going(session: Session, located: dict[str, _Located], subjects: Sequence[st
     )
 
 
-def _erase(session: Session, passages: PassageTable, going: Going) -> None:
+def _erase(session: SqlSession, passages: PassageTable, going: Going) -> None:
     """Erase bodies and what was made of them."""
     erase_artefacts(session, list(going.artefacts))
     erase_records(session, going.records)
@@ -169,7 +169,7 @@ def _erase(session: Session, passages: PassageTable, going: Going) -> None:
     delete(session, "derivations", "source", going.sources)
 
 
-def _locate(session: Session, event_ids: Sequence[str]) -> dict[str, _Located]:
+def _locate(session: SqlSession, event_ids: Sequence[str]) -> dict[str, _Located]:
     """Return where events are, and whether they have a body to erase."""
     columns = "id, seq, stream, subject, kind, body IS NULL"
     unique = list(dict.fromkeys(event_ids))

@@ -30,7 +30,7 @@ from em.store.register import (
     chain_entry,
     put_entries,
 )
-from em.store.session import Session, chunks
+from em.store.session import SqlSession, chunks
 from em.values.times import from_micros, moment, now_micros, to_micros
 
 COLUMNS = "seq, id, stream, pos, subject, kind, v, at, recorded_at, body, salt, body_hash, hash"
@@ -234,8 +234,8 @@ def to_row(row: tuple[Any, ...]) -> Row:
 STREAMS_REMEMBERED = 64
 
 
-InsertEvents = Callable[[Session, Sequence[tuple[Any, ...]]], None]
-InsertRegistered = Callable[[Session, tuple[Any, ...], tuple[Any, ...]], None]
+InsertEvents = Callable[[SqlSession, Sequence[tuple[Any, ...]]], None]
+InsertRegistered = Callable[[SqlSession, tuple[Any, ...], tuple[Any, ...]], None]
 """Inserts the row of an event and the register's entry with one statement."""
 
 
@@ -254,7 +254,7 @@ class Tip(NamedTuple):
     heads: dict[str, StreamHead]
     end: End
 
-    def head(self, session: Session, stream: str) -> StreamHead:
+    def head(self, session: SqlSession, stream: str) -> StreamHead:
         """Return the head of a stream; read it if it is not known."""
         known = self.heads.get(stream)
         return read_head(session, stream) if known is None else known
@@ -303,13 +303,13 @@ class Chain:
         """Whether there are heads that are not in the register yet."""
         return bool(self._to_enter)
 
-    def catch_up(self, session: Session) -> None:
+    def catch_up(self, session: SqlSession) -> None:
         """Enter the heads that are not in the register yet."""
         self._remembered = None
         append_entries(session, self._late_items(session))
         self._to_enter = {}
 
-    def _late_items(self, session: Session, without: Sequence[str] = ()) -> list[Item]:
+    def _late_items(self, session: SqlSession, without: Sequence[str] = ()) -> list[Item]:
         """Return what is to be entered of earlier appends."""
         items: list[Item] = []
         for stream, head in list(self._to_enter.items()):
@@ -321,7 +321,7 @@ class Chain:
 
     def append(
         self,
-        session: Session,
+        session: SqlSession,
         prepared: Sequence[PreparedEvent],
         recorded_at: int,
         expected: Mapping[str, int],
@@ -360,7 +360,7 @@ class Chain:
 
     def insert_at_once(
         self,
-        session: Session,
+        session: SqlSession,
         event: PreparedEvent,
         expected: Mapping[str, int],
         insert_registered: InsertRegistered,
@@ -415,7 +415,7 @@ class LooseChain(Chain):
 
     def append(
         self,
-        session: Session,
+        session: SqlSession,
         prepared: Sequence[PreparedEvent],
         recorded_at: int,
         expected: Mapping[str, int],
@@ -445,7 +445,7 @@ class _Links(NamedTuple):
     derivations: list[Derivation]
     owners: dict[str, str]
 
-    def put_rest(self, session: Session) -> None:
+    def put_rest(self, session: SqlSession) -> None:
         """Insert the rows that stand beside the events."""
         put_derivations(session, self.derivations)
         if self.owners:
@@ -487,7 +487,7 @@ def _link_events(
     return _Links(rows, items, derivations, owners)
 
 
-def _read_tip(session: Session, stream: str) -> Tip:
+def _read_tip(session: SqlSession, stream: str) -> Tip:
     newest, n, link, pos, own, owner = session.execute(_TIP, (stream, stream)).fetchone()
     head = StreamHead(pos or 0, own or START, owner)
     return Tip(newest or 0, {stream: head}, End(n or 0, link or START))
@@ -532,7 +532,7 @@ def _owner(item: PreparedEvent, owner: str | None) -> str:
     )
 
 
-def _put_owners(session: Session, owners: Mapping[str, str]) -> None:
+def _put_owners(session: SqlSession, owners: Mapping[str, str]) -> None:
     session.executemany(
         "INSERT INTO owners(stream, subject) VALUES (?, ?) ON CONFLICT DO NOTHING",
         list(owners.items()),
@@ -550,14 +550,14 @@ def _check_position(stream: str, expected: int, actual: int) -> None:
         )
 
 
-def read_head(session: Session, stream: str) -> StreamHead:
+def read_head(session: SqlSession, stream: str) -> StreamHead:
     """Return the head of a stream; that of a stream without events is at position 0."""
     row = session.execute(_HEAD, (stream,)).fetchone()
     return StreamHead(*row) if row else StreamHead()
 
 
 def _draw(
-    session: Session, count: int, streams: Sequence[str]
+    session: SqlSession, count: int, streams: Sequence[str]
 ) -> tuple[list[int], dict[str, StreamHead]]:
     """Draw numbers for new events, and read the heads of streams, with one statement."""
     seqs: list[int] = []
@@ -670,7 +670,7 @@ class _StoredContent(NamedTuple):
         return self._replace(body=body, at=at, hash=b"") == other
 
 
-def without_known(session: Session, prepared: PreparedCommit) -> PreparedCommit:
+def without_known(session: SqlSession, prepared: PreparedCommit) -> PreparedCommit:
     """Leave out events that are in the log. Raise DuplicateEvent if one of them differs."""
     known: dict[str, _StoredContent] = {}
     for marks, part in chunks(prepared.given_ids):
@@ -697,7 +697,7 @@ def without_known(session: Session, prepared: PreparedCommit) -> PreparedCommit:
     )
 
 
-def refuse_duplicates(session: Session, ids: Sequence[str]) -> None:
+def refuse_duplicates(session: SqlSession, ids: Sequence[str]) -> None:
     """Raise DuplicateEvent for an id that is given twice or is in the log already."""
     twice = [event_id for event_id, count in Counter(ids).items() if count > 1]
     for marks, part in chunks(ids):

@@ -16,7 +16,7 @@ from em.errors import ClaimLost, Conflict, StoreCorrupt
 from em.store.preparation import PreparedArtefact
 from em.store.protocol import Artefact, Card, Claim, Held, Record, RequestOutcome
 from em.store.register import Tally, new_seal, register_artefacts
-from em.store.session import Session, chunks, delete, is_side_by_side, select
+from em.store.session import SqlSession, chunks, delete, is_side_by_side, select
 from em.values.ids import new_id
 from em.values.times import from_micros, now_micros
 
@@ -38,7 +38,7 @@ def derivations_of(sources: Iterable[str], noun: str, holder: str) -> list[Deriv
     return [Derivation(source, noun, holder) for source in sources]
 
 
-def put_derivations(session: Session, derivations: Sequence[Derivation]) -> None:
+def put_derivations(session: SqlSession, derivations: Sequence[Derivation]) -> None:
     """Insert derivations; those that are there already are left alone."""
     if derivations:
         session.executemany(
@@ -47,7 +47,7 @@ def put_derivations(session: Session, derivations: Sequence[Derivation]) -> None
         )
 
 
-def drop_derivations(session: Session, noun: str, holders: Iterable[tuple[str, str]]) -> None:
+def drop_derivations(session: SqlSession, noun: str, holders: Iterable[tuple[str, str]]) -> None:
     """Delete the derivations of holders, given as pairs of id and stored list of sources."""
     gone = [
         Derivation(source, noun, holder)
@@ -65,7 +65,7 @@ def sources_text(event_ids: Iterable[str]) -> str:
     return msgspec.json.encode(list(event_ids)).decode()
 
 
-def refuse_erased_sources(session: Session, sources: set[str]) -> None:
+def refuse_erased_sources(session: SqlSession, sources: set[str]) -> None:
     """Raise Conflict if a source was erased: a late commit must not bring its content back."""
     if len(sources) > _MANY and session.execute(_ERASED).fetchone() is None:
         return
@@ -81,7 +81,7 @@ def refuse_erased_sources(session: Session, sources: set[str]) -> None:
 ARTEFACT_COLUMNS = "id, kind, name, version, body, hash, from_events, created_at, retired_at"
 
 
-def put_artefact(session: Session, item: PreparedArtefact, created_at: int) -> Artefact:
+def put_artefact(session: SqlSession, item: PreparedArtefact, created_at: int) -> Artefact:
     """Store a new version; if the newest has the same content, add the sources to that one."""
     draft = item.draft
     content = sha256(item.text).hexdigest()
@@ -101,7 +101,7 @@ def put_artefact(session: Session, item: PreparedArtefact, created_at: int) -> A
     return artefact
 
 
-def _add_evidence(session: Session, artefact: Artefact, sources: Sequence[str]) -> Artefact:
+def _add_evidence(session: SqlSession, artefact: Artefact, sources: Sequence[str]) -> Artefact:
     both = tuple(dict.fromkeys((*artefact.from_events, *sources)))
     session.execute(
         "UPDATE artefacts SET from_events = ? WHERE id = ?", (sources_text(both), artefact.id)
@@ -110,7 +110,7 @@ def _add_evidence(session: Session, artefact: Artefact, sources: Sequence[str]) 
 
 
 def _add_artefact(
-    session: Session, item: PreparedArtefact, content: str, version: int, created_at: int
+    session: SqlSession, item: PreparedArtefact, content: str, version: int, created_at: int
 ) -> Artefact:
     artefact = Artefact(
         id=new_id(),
@@ -170,13 +170,13 @@ def _body(row: tuple[Any, ...]) -> dict[str, Any]:
         ) from None
 
 
-def retire_artefacts(session: Session, ids: Sequence[str], moment: int) -> list[str]:
+def retire_artefacts(session: SqlSession, ids: Sequence[str], moment: int) -> list[str]:
     """Take artefacts out of use, and return the ids of those that were in use."""
     sql = "UPDATE artefacts SET retired_at = ? WHERE id = ? AND retired_at IS NULL"
     return [one for one in ids if session.execute(sql, (moment, one)).rowcount == 1]
 
 
-def restore_artefacts(session: Session, ids: Sequence[str]) -> None:
+def restore_artefacts(session: SqlSession, ids: Sequence[str]) -> None:
     """Put retired artefacts in use again."""
     for one in ids:
         session.execute("UPDATE artefacts SET retired_at = NULL WHERE id = ?", (one,))
@@ -203,7 +203,7 @@ def to_card(row: tuple[Any, ...]) -> Card:
     )
 
 
-def put_cards(session: Session, cards: Sequence[tuple[str, bytes]]) -> None:
+def put_cards(session: SqlSession, cards: Sequence[tuple[str, bytes]]) -> None:
     """Store what lists show of artefacts. One that was erased meanwhile gets no card."""
     for artefact_id, text in cards:
         session.execute(
@@ -214,7 +214,7 @@ def put_cards(session: Session, cards: Sequence[tuple[str, bytes]]) -> None:
         )
 
 
-def holders_of(session: Session, event_ids: Sequence[str]) -> Iterator[Held]:
+def holders_of(session: SqlSession, event_ids: Sequence[str]) -> Iterator[Held]:
     """Yield what states that it was made of these events: other events and artefacts."""
     rows = list(select(session, "source, noun, holder", "derivations", "source", event_ids))
     ids = sorted({holder for _, noun, holder in rows if noun == "artefacts"})
@@ -228,7 +228,7 @@ def holders_of(session: Session, event_ids: Sequence[str]) -> Iterator[Held]:
             yield Held(source, noun, artefacts[holder])
 
 
-def find_artefacts(session: Session, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+def find_artefacts(session: SqlSession, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return kind and `name@version` of the artefacts that have a body, by id."""
     columns = "id, kind, name, version, body IS NULL"
     return {
@@ -238,7 +238,7 @@ def find_artefacts(session: Session, ids: Sequence[str]) -> dict[str, tuple[str,
     }
 
 
-def erase_artefacts(session: Session, ids: Sequence[str]) -> None:
+def erase_artefacts(session: SqlSession, ids: Sequence[str]) -> None:
     """Erase bodies and cards, and hashes too: short content could be guessed from them."""
     delete(session, "cards", "id", ids)
     for marks, part in chunks(ids):
@@ -247,7 +247,7 @@ def erase_artefacts(session: Session, ids: Sequence[str]) -> None:
     register_artefacts(session, ids)
 
 
-def put_records(session: Session, records: Sequence[tuple[Record, bytes | None]]) -> None:
+def put_records(session: SqlSession, records: Sequence[tuple[Record, bytes | None]]) -> None:
     """Insert or replace records; delete those without a body."""
     by_type: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for record, _ in records:
@@ -285,7 +285,7 @@ def put_records(session: Session, records: Sequence[tuple[Record, bytes | None]]
 
 
 def _forget_sources(
-    session: Session, subject: str, record_type: str, ids: list[str], tally: Tally
+    session: SqlSession, subject: str, record_type: str, ids: list[str], tally: Tally
 ) -> None:
     """Take records that are replaced or deleted out of the derivations and the tally."""
     for marks, part in chunks(sorted(set(ids))):
@@ -301,7 +301,7 @@ def _forget_sources(
 
 
 def find_records(
-    session: Session, holders: Sequence[str], subjects: Sequence[str]
+    session: SqlSession, holders: Sequence[str], subjects: Sequence[str]
 ) -> list[tuple[str, str, str]]:
     """Return subject, type and id of the records of these holders, and of all of the subjects."""
     found: dict[tuple[str, str, str], None] = {}
@@ -313,7 +313,7 @@ def find_records(
     return list(found | {(*row,): None for row in rows})
 
 
-def erase_records(session: Session, records: Sequence[tuple[str, str, str]]) -> None:
+def erase_records(session: SqlSession, records: Sequence[tuple[str, str, str]]) -> None:
     """Delete records, and their derivations: their keys may hold part of what was forgotten."""
     by_type: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for subject, record_type, record_id in records:
@@ -330,7 +330,7 @@ def _record_holder(subject: str, record_type: str, record_id: str) -> str:
     return msgspec.json.encode((subject, record_type, record_id)).decode()
 
 
-def complete_request(session: Session, request: RequestOutcome) -> None:
+def complete_request(session: SqlSession, request: RequestOutcome) -> None:
     """Store the response of a claimed request. Raise ClaimLost if the claim was taken over."""
     changed = session.execute(
         "UPDATE requests SET state = 'done', response = ?, from_events = ?"
@@ -346,13 +346,13 @@ def complete_request(session: Session, request: RequestOutcome) -> None:
     put_derivations(session, derivations_of(request.from_events, "requests", request.key))
 
 
-def find_responses(session: Session, keys: Sequence[str]) -> list[str]:
+def find_responses(session: SqlSession, keys: Sequence[str]) -> list[str]:
     """Return those of the keys whose requests have a response."""
     found = select(session, "key, response IS NULL", "requests", "key", keys)
     return [key for key, empty in found if not empty]
 
 
-def erase_responses(session: Session, keys: Sequence[str]) -> None:
+def erase_responses(session: SqlSession, keys: Sequence[str]) -> None:
     """Erase responses. Their keys stay used."""
     for marks, part in chunks(keys):
         sql = f"UPDATE requests SET state = 'erased', response = NULL WHERE key IN ({marks})"  # noqa: S608 - question marks; values are bound
@@ -363,7 +363,7 @@ EXPIRED_AT_ONCE = 100
 """Expired requests that one claim deletes at most: more than come in."""
 
 
-def expire_requests(session: Session, moment: int, but: str) -> None:
+def expire_requests(session: SqlSession, moment: int, but: str) -> None:
     """Delete expired requests with other keys than this one."""
     # Another process may be deleting some of them: leave those to it, don't wait for it.
     passing = " FOR UPDATE SKIP LOCKED" if is_side_by_side(session) else ""
@@ -378,7 +378,9 @@ def expire_requests(session: Session, moment: int, but: str) -> None:
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def claim(session: Session, key: str, fingerprint: str, lease: timedelta, keep: timedelta) -> Claim:
+def claim(
+    session: SqlSession, key: str, fingerprint: str, lease: timedelta, keep: timedelta
+) -> Claim:
     """Claim a key, or return what became of the request that used it."""
     moment = now_micros()
     # The own key first: who deletes expired requests waits for nobody.
@@ -402,7 +404,7 @@ def claim(session: Session, key: str, fingerprint: str, lease: timedelta, keep: 
     return found
 
 
-def _used(session: Session, key: str, fingerprint: str, moment: int) -> Claim | None:
+def _used(session: SqlSession, key: str, fingerprint: str, moment: int) -> Claim | None:
     """Return what became of a request; None if there is none, or its lease ran out."""
     row = session.execute(
         "SELECT fingerprint, state, response, lease_until, expires_at, from_events"
@@ -425,7 +427,7 @@ def _used(session: Session, key: str, fingerprint: str, moment: int) -> Claim | 
     return Claim(status="running") if lease_until > moment else None
 
 
-def release(session: Session, key: str, owner: str) -> None:
+def release(session: SqlSession, key: str, owner: str) -> None:
     """Give up a claim, unless another owner has taken it over."""
     session.execute(
         "DELETE FROM requests WHERE key = ? AND owner = ? AND state = 'running'", (key, owner)

@@ -20,7 +20,7 @@ from hashlib import blake2b
 from em.errors import StoreReadOnly
 from em.log.event import EventQuery
 from em.store.preparation import PreparedCommit
-from em.store.session import Session
+from em.store.session import SqlSession
 
 WHOLE = int.from_bytes(b"em-write")
 FOLDING = int.from_bytes(b"em-chain")
@@ -89,17 +89,17 @@ def _names(commit: PreparedCommit) -> Iterator[str]:
         yield request_name(commit.request.key)
 
 
-def enter(session: Session, keys: Sequence[int]) -> None:
+def enter(session: SqlSession, keys: Sequence[int]) -> None:
     """Take the locks of a commit, and mark which numbers it may draw."""
     session.execute("SELECT em_enter(?, ?)", (WHOLE, list(keys)))
 
 
-def enter_quietly(session: Session) -> None:
+def enter_quietly(session: SqlSession) -> None:
     """Begin what changes no events, beside commits."""
     session.execute("SELECT pg_advisory_xact_lock_shared(?)", (WHOLE,))
 
 
-def enter_alone(session: Session) -> None:
+def enter_alone(session: SqlSession) -> None:
     """Wait for all commits, and hold up new ones. What is drawn now is greater than all before."""
     session.execute("SELECT pg_advisory_xact_lock(?)", (WHOLE,))
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from em.errors import NewerDatabase
 from em.store.register import fill_register
-from em.store.session import Session
+from em.store.session import SqlSession
 from em.store.summaries import fill_summaries
 from em.values.ids import new_id
 
@@ -25,10 +25,10 @@ class Migration(NamedTuple):
     why: str
     sqlite: str
     postgres: str
-    then: Callable[[Session], None] = lambda _session: None
+    then: Callable[[SqlSession], None] = lambda _session: None
 
 
-def _name_database(session: Session) -> None:
+def _name_database(session: SqlSession) -> None:
     session.execute(
         "INSERT INTO flags(name, value) VALUES ('database_id', ?) ON CONFLICT DO NOTHING",
         (new_id(),),

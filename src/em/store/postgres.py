@@ -46,7 +46,7 @@ from em.store.preparation import PreparedCommit, PreparedEvent
 from em.store.protocol import SHAPE_BITS, Commit, Committed, Health, Within
 from em.store.register import FOLDED_AT_ONCE, fold
 from em.store.search_index import PassageRow, numbers_of, time_conditions
-from em.store.session import Params, Rows, Session, Transaction
+from em.store.session import Params, Rows, SqlSession, Transaction
 from em.store.sql import MatchSigns, SqlIndex, SqlStore, check_busy_timeout
 from em.store.vectors import embedder_of, put_vectors
 from em.values.times import now_micros
@@ -70,7 +70,7 @@ class PostgresIndex(SqlIndex):
     signs = MatchSigns(" | ", " & ", "'")
 
     def insert_passages(
-        self, session: Session, rows: Sequence[PassageRow], terms: Sequence[str]
+        self, session: SqlSession, rows: Sequence[PassageRow], terms: Sequence[str]
     ) -> None:
         """Insert passages with their words."""
         session.executemany(
@@ -79,13 +79,13 @@ class PostgresIndex(SqlIndex):
             [(*row, text) for row, text in zip(rows, terms, strict=True)],
         )
 
-    def delete_passages(self, session: Session, postings: Sequence[int]) -> None:
+    def delete_passages(self, session: SqlSession, postings: Sequence[int]) -> None:
         """Delete passages, their words and their vectors."""
         numbers = [posting >> SHAPE_BITS for posting in postings]
         for table in ("passages", "vectors"):
             session.execute(f"DELETE FROM {table} WHERE number = ANY(?)", (numbers,))  # noqa: S608 - one of two words
 
-    def postings_sql(self, session: Session, within: Within) -> tuple[str, list[int]]:
+    def postings_sql(self, session: SqlSession, within: Within) -> tuple[str, list[int]]:
         """Return the SQL of the postings in a scope. Its first parameter is the match."""
         when, moments = time_conditions(within)
         sql = f"SELECT (p.number << {SHAPE_BITS}) | p.shape FROM passages AS p WHERE p.words @@ ?::tsquery"  # noqa: E501, S608 - fixed words; values are bound
@@ -110,7 +110,7 @@ class PostgresIndex(SqlIndex):
             put_vectors(session, identity, texts, "?::vector")
 
     def nearest_of(
-        self, session: Session, vector: Sequence[float], within: Within, limit: int
+        self, session: SqlSession, vector: Sequence[float], within: Within, limit: int
     ) -> list[tuple[int, float]]:
         """Return numbers and similarities of the passages nearest to a vector."""
         when, moments = time_conditions(within)
@@ -128,7 +128,7 @@ class PostgresIndex(SqlIndex):
         return [(row[0], row[1]) for row in session.execute(sql, params)]
 
     def similarities_of(
-        self, session: Session, vector: Sequence[float], numbers: Sequence[int]
+        self, session: SqlSession, vector: Sequence[float], numbers: Sequence[int]
     ) -> dict[int, float]:
         """Return how near passages are to a vector."""
         sql = "SELECT number, -(vector <#> ?::vector) FROM vectors WHERE number = ANY(?)"
@@ -428,30 +428,30 @@ class PostgresStore(SqlStore):
             yield PostgresSession(connection)
 
     @contextmanager
-    def _snapshot(self) -> Iterator[Session]:
+    def _snapshot(self) -> Iterator[SqlSession]:
         with self._reading() as session, session.connection.transaction():
             session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield session
 
-    def _writing(self) -> AbstractContextManager[Session]:
+    def _writing(self) -> AbstractContextManager[SqlSession]:
         return self._transaction(enter_alone)
 
-    def _sharing(self) -> AbstractContextManager[Session]:
+    def _sharing(self) -> AbstractContextManager[SqlSession]:
         return self._transaction(enter_quietly)
 
     @contextmanager
-    def _transaction(self, enter: Callable[[Session], None]) -> Iterator[Session]:
+    def _transaction(self, enter: Callable[[SqlSession], None]) -> Iterator[SqlSession]:
         with self._reading() as session, session.connection.transaction():
             enter(session)
             yield session
 
     @contextmanager
-    def _holding(self, name: str) -> Iterator[Session]:
+    def _holding(self, name: str) -> Iterator[SqlSession]:
         with self._sharing() as session:
             session.execute("SELECT pg_advisory_xact_lock(?)", (lock_key(name),))
             yield session
 
-    def _committing(self, commits: Sequence[PreparedCommit]) -> AbstractContextManager[Session]:
+    def _committing(self, commits: Sequence[PreparedCommit]) -> AbstractContextManager[SqlSession]:
         keys = keys_of(commits)
         return self._writing() if keys is None else self._transaction(partial(enter, keys=keys))
 
@@ -568,7 +568,7 @@ class PostgresStore(SqlStore):
             with closing(cast("Generator[tuple[Any, ...]]", rows)):
                 return bounded(rows, max_bytes)
 
-    def _insert_events(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
+    def _insert_events(self, session: SqlSession, rows: Sequence[tuple[Any, ...]]) -> None:
         if len(rows) < COPY_FROM:
             marks = ",".join("?" * len(rows[0]))
             session.executemany(f"INSERT INTO events VALUES ({marks})", rows)  # noqa: S608 - question marks
@@ -729,7 +729,7 @@ def rewrite_table(connection: Connection, table: str, lock_seconds: float) -> st
     return ""
 
 
-def _schema(session: Session) -> int:
+def _schema(session: SqlSession) -> int:
     # Look only where tables are created: another schema on the path may have a log too.
     sql = "SELECT to_regclass(quote_ident(current_schema()) || '.em_schema')"
     if session.execute(sql).fetchone()[0] is None:
@@ -738,7 +738,7 @@ def _schema(session: Session) -> int:
     return int(number)
 
 
-def _count_events(session: Session) -> int:
+def _count_events(session: SqlSession) -> int:
     """Count the events; of very many the server has an estimate."""
     sql = "SELECT COUNT(*) FROM (SELECT 1 FROM events LIMIT ?) AS counted"
     (count,) = session.execute(sql, (COUNTED,)).fetchone()

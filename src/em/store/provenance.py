@@ -25,7 +25,7 @@ from em.log.event import (
 )
 from em.log.kinds import ONLY, flow_of
 from em.store.events import COLUMNS, to_event
-from em.store.session import Session, select
+from em.store.session import SqlSession, select
 
 Reached = defaultdict[str, set[str]]
 """By table, the ids of what was reached: events, artefacts, records, requests."""
@@ -34,7 +34,7 @@ _WITH_FLOWS = (RUN_PREFIX, JOB_PREFIX, TRACE_PREFIX, LOOP_PREFIX)
 """How the names of the streams begin that imply edges."""
 
 
-def reach(session: Session, event_ids: Iterable[str]) -> Reached:
+def reach(session: SqlSession, event_ids: Iterable[str]) -> Reached:
     """Return everything that was made of these events, through any number of edges."""
     return _ProvenanceWalk(session).of(event_ids)
 
@@ -42,7 +42,7 @@ def reach(session: Session, event_ids: Iterable[str]) -> Reached:
 class _ProvenanceWalk:
     """One walk over the edges. It reads each stream with a flow once."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SqlSession) -> None:
         self._session = session
         self._made: defaultdict[str, set[str]] = defaultdict(set)
         self._read: set[str] = set()

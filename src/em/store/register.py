@@ -34,7 +34,7 @@ from em.log.chain import (
     seal_of,
     sum_of,
 )
-from em.store.session import Session, is_side_by_side, select
+from em.store.session import SqlSession, is_side_by_side, select
 
 PAGE = 2_000
 
@@ -49,7 +49,7 @@ class End(NamedTuple):
     link: bytes = START
 
 
-def read_end(session: Session) -> End:
+def read_end(session: SqlSession) -> End:
     """Return the end of the register."""
     row = session.execute("SELECT n, link FROM register ORDER BY n DESC LIMIT 1").fetchone()
     return End(*row) if row else End()
@@ -70,14 +70,14 @@ def chain_entries(end: End, items: Iterable[Item]) -> list[tuple[Any, ...]]:
     return rows
 
 
-def put_entries(session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
+def put_entries(session: SqlSession, rows: Sequence[tuple[Any, ...]]) -> None:
     """Insert entries."""
     session.executemany(
         "INSERT INTO register(n, noun, key, pos, hash, link) VALUES (?, ?, ?, ?, ?, ?)", rows
     )
 
 
-def append_entries(session: Session, items: Iterable[Item]) -> None:
+def append_entries(session: SqlSession, items: Iterable[Item]) -> None:
     """Append entries to the register, or to what is to be entered."""
     if is_side_by_side(session):
         rows = [*items]
@@ -93,7 +93,7 @@ def append_entries(session: Session, items: Iterable[Item]) -> None:
 FOLDED_AT_ONCE = 2_000
 
 
-def fold(session: Session) -> int:
+def fold(session: SqlSession) -> int:
     """Move what is to be entered into the register. The caller sees to it that nobody else does.
 
     Entries about one thing follow each other in the order of their ids, because who writes them
@@ -119,7 +119,7 @@ def new_seal(*fields: Any) -> bytes:
 _ARTEFACT = "id, version, seal, from_events, retired_at"
 
 
-def register_artefacts(session: Session, ids: Iterable[str]) -> None:
+def register_artefacts(session: SqlSession, ids: Iterable[str]) -> None:
     """Append entries for artefacts as they are now."""
     unique = sorted(set(ids))
     if unique:
@@ -136,7 +136,7 @@ _CHANGED = "SELECT 1 FROM register WHERE n > ? AND noun = ? LIMIT 1"
 _NOT_CHAINED = "SELECT 1 FROM unchained WHERE noun = ? LIMIT 1"
 
 
-def changed_artefacts(session: Session, since: int | None) -> tuple[int, bool]:
+def changed_artefacts(session: SqlSession, since: int | None) -> tuple[int, bool]:
     """Return the number of the last entry, and whether one behind `since` is about an artefact.
 
     What is not chained yet counts as new at every look. It is looked for first: if it is chained
@@ -169,7 +169,7 @@ class Tally:
         count, total = self._changes[subject]
         self._changes[subject] = count - 1, total - sum_of([seal or b""])
 
-    def save(self, session: Session) -> None:
+    def save(self, session: SqlSession) -> None:
         """Store the new sums and append their entries."""
         subjects = sorted(self._changes)
         if not subjects:
@@ -193,7 +193,7 @@ class Tally:
         return subject, count + more, ((total + sum_) % 256**HASH_BYTES).to_bytes(HASH_BYTES)
 
 
-def read_register(session: Session, after: int) -> Iterator[Entry]:
+def read_register(session: SqlSession, after: int) -> Iterator[Entry]:
     """Stream the entries behind a number, in their order; then those that are not chained yet."""
     sql = "SELECT n, noun, key, pos, hash, link FROM register WHERE n > ? ORDER BY n LIMIT ?"
     while rows := session.execute(sql, (after, PAGE)).fetchall():
@@ -209,7 +209,7 @@ def read_register(session: Session, after: int) -> Iterator[Entry]:
             after = rows[-1][0]
 
 
-def read_holdings(session: Session) -> Iterator[Holding]:
+def read_holdings(session: SqlSession) -> Iterator[Holding]:
     """Stream artefacts and records as they are, each with whether its seal fits."""
     columns = "id, kind, name, version, body, hash, from_events, created_at, retired_at, seal"
     for row in _pages(session, columns, "artefacts", 1):
@@ -228,7 +228,7 @@ def read_holdings(session: Session) -> Iterator[Holding]:
         yield Holding(RECORDS, row[0], f"{row[1]}/{row[2]}", 0, fits, seal or b"")
 
 
-def _pages(session: Session, columns: str, table: str, keys: int) -> Iterator[tuple[Any, ...]]:
+def _pages(session: SqlSession, columns: str, table: str, keys: int) -> Iterator[tuple[Any, ...]]:
     """Stream the rows of a table in the order of its first columns, which are its key."""
     order = ", ".join(columns.split(", ")[:keys])
     sql = f"SELECT {columns} FROM {table} WHERE {{}} ORDER BY {order} LIMIT {PAGE}"  # noqa: S608 - fixed words
@@ -239,7 +239,7 @@ def _pages(session: Session, columns: str, table: str, keys: int) -> Iterator[tu
         rows = session.execute(sql.format(beyond), rows[-1][:keys]).fetchall()
 
 
-def fill_register(session: Session) -> None:
+def fill_register(session: SqlSession) -> None:
     """Enter what a database held before it had a register, as it is."""
     _fill_streams(session)
     for row in _pages(session, "id, kind, name, version, hash, created_at, body", "artefacts", 1):
@@ -259,7 +259,7 @@ def fill_register(session: Session) -> None:
     tally.save(session)
 
 
-def _fill_streams(session: Session) -> None:
+def _fill_streams(session: SqlSession) -> None:
     sql = (
         "SELECT e.stream, e.pos, e.hash FROM events AS e JOIN ("
         " SELECT stream, MAX(pos) AS pos FROM events WHERE stream > ?"

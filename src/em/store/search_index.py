@@ -23,7 +23,7 @@ from em.store.protocol import (
     Within,
     scope_range,
 )
-from em.store.session import Session, select, select_numbers
+from em.store.session import SqlSession, select, select_numbers
 from em.text import ANALYSIS
 from em.values.canonical import Json
 from em.values.times import from_micros, moment, to_micros
@@ -53,11 +53,11 @@ class PassageTable(Protocol):
     """The statements on passages that differ between back ends."""
 
     def insert_passages(
-        self, session: Session, rows: Sequence[PassageRow], terms: Sequence[str]
+        self, session: SqlSession, rows: Sequence[PassageRow], terms: Sequence[str]
     ) -> None:
         """Insert passages with their words, in the order of their numbers."""
 
-    def delete_passages(self, session: Session, postings: Sequence[int]) -> None:
+    def delete_passages(self, session: SqlSession, postings: Sequence[int]) -> None:
         """Delete passages, their words and their vectors."""
 
     @property
@@ -83,7 +83,7 @@ def scope_name(within: Within) -> str:
 class _Scope:
     """The slots of a scope while a commit is written."""
 
-    def __init__(self, session: Session, table: PassageTable, within: Within) -> None:
+    def __init__(self, session: SqlSession, table: PassageTable, within: Within) -> None:
         name = scope_name(within)
         sql = "SELECT number, next FROM scopes WHERE subject = ?"
         row = session.execute(sql, (name,)).fetchone()
@@ -99,12 +99,12 @@ class _Scope:
         self.added = 0
         self.threads: dict[str, _Thread] = {}
 
-    def thread(self, session: Session, stream: str) -> "_Thread":
+    def thread(self, session: SqlSession, stream: str) -> "_Thread":
         """Return the slots of one of its streams; read once per commit."""
         self.threads[stream] = found = _Thread(session, self, stream)
         return found
 
-    def save(self, session: Session) -> None:
+    def save(self, session: SqlSession) -> None:
         """Store which slots are taken."""
         session.execute(
             "UPDATE scopes SET next = ?, passages = passages + ? WHERE number = ?",
@@ -121,7 +121,7 @@ class _Scope:
 class _Thread:
     """The slots of a stream within a scope, where neighbours are side by side."""
 
-    def __init__(self, session: Session, scope: _Scope, stream: str) -> None:
+    def __init__(self, session: SqlSession, scope: _Scope, stream: str) -> None:
         self._scope, self._stream = scope, stream
         sql = "SELECT next, ends, at, session FROM threads WHERE scope = ? AND stream = ?"
         row = session.execute(sql, (scope.number, stream)).fetchone()
@@ -158,7 +158,7 @@ class _Thread:
 
 
 def index_events(
-    session: Session, table: PassageTable, items: Sequence[tuple[PreparedEvent, int, int]]
+    session: SqlSession, table: PassageTable, items: Sequence[tuple[PreparedEvent, int, int]]
 ) -> None:
     """Index events, each given with its seq and the time it happened."""
     scopes: dict[str | None, _Scope] = {}
@@ -201,7 +201,9 @@ class LessonRow(NamedTuple):
 _LESSON = "e.seq, e.id, e.stream, e.subject, e.kind, e.at, e.body"
 
 
-def put_lessons(session: Session, table: PassageTable, lessons: Mapping[str, str | None]) -> None:
+def put_lessons(
+    session: SqlSession, table: PassageTable, lessons: Mapping[str, str | None]
+) -> None:
     """Index an event of each stream as its lesson, in place of the former one."""
     streams = list(lessons)
     before = [row[0] for row in select(session, "seq", "lessons", "stream", streams)]
@@ -220,7 +222,7 @@ def put_lessons(session: Session, table: PassageTable, lessons: Mapping[str, str
     _index_lessons(session, table, list(found.values()))
 
 
-def _index_lessons(session: Session, table: PassageTable, lessons: Sequence[LessonRow]) -> None:
+def _index_lessons(session: SqlSession, table: PassageTable, lessons: Sequence[LessonRow]) -> None:
     """Index lessons, with gaps between them: a lesson has no neighbours."""
     from em.text.terms import pieces
 
@@ -247,14 +249,14 @@ def _index_lessons(session: Session, table: PassageTable, lessons: Sequence[Less
         scope.save(session)
 
 
-def find_passages(session: Session, seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
+def find_passages(session: SqlSession, seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Return number and seq of the passages of events."""
     sql = "SELECT number, seq FROM passages WHERE seq IN ({})"
     return select_numbers(session, sql, seqs)
 
 
 def remove_passages(
-    session: Session, table: PassageTable, seqs: Sequence[int], condition: str = "1 = 1"
+    session: SqlSession, table: PassageTable, seqs: Sequence[int], condition: str = "1 = 1"
 ) -> int:
     """Delete the passages of events that meet a condition. Return how many there were."""
     session.executemany("DELETE FROM lessons WHERE seq = ?", [(seq,) for seq in seqs])
@@ -289,21 +291,21 @@ LESSONS_MISSING = "lessons_not_indexed"
 """The flag that a migration sets when lessons must still be indexed."""
 
 
-def is_current(session: Session) -> bool:
+def is_current(session: SqlSession) -> bool:
     """Return whether everything is indexed by this em's analysis."""
     return _is_analysed(session) and _flag(session, LESSONS_MISSING) is None
 
 
-def _is_analysed(session: Session) -> bool:
+def _is_analysed(session: SqlSession) -> bool:
     return _flag(session, ANALYSED) == str(ANALYSIS)
 
 
-def _flag(session: Session, name: str) -> str | None:
+def _flag(session: SqlSession, name: str) -> str | None:
     row = session.execute("SELECT value FROM flags WHERE name = ?", (name,)).fetchone()
     return None if row is None else str(row[0])
 
 
-def bring_up_to_date(session: Session, table: PassageTable) -> None:
+def bring_up_to_date(session: SqlSession, table: PassageTable) -> None:
     """Index what another analysis indexed or a migration left, in the caller's transaction."""
     if not _is_analysed(session):
         _reindex(session, table)
@@ -312,7 +314,7 @@ def bring_up_to_date(session: Session, table: PassageTable) -> None:
     session.execute("DELETE FROM flags WHERE name = ?", (LESSONS_MISSING,))
 
 
-def _reindex_lessons(session: Session, table: PassageTable) -> None:
+def _reindex_lessons(session: SqlSession, table: PassageTable) -> None:
     after = 0
     sql = (
         f"SELECT {_LESSON} FROM lessons AS l JOIN events AS e ON e.seq = l.seq"  # noqa: S608 - fixed words; values are bound
@@ -323,7 +325,7 @@ def _reindex_lessons(session: Session, table: PassageTable) -> None:
         _index_lessons(session, table, rows)
 
 
-def _reindex(session: Session, table: PassageTable) -> None:
+def _reindex(session: SqlSession, table: PassageTable) -> None:
     """Index all events again."""
     postings = session.execute("SELECT number, shape FROM passages").fetchall()
     table.delete_passages(session, [number << SHAPE_BITS | shape for number, shape in postings])
@@ -349,7 +351,7 @@ def _reindex(session: Session, table: PassageTable) -> None:
     )
 
 
-def _searched_rows(session: Session, after: int) -> list[Any]:
+def _searched_rows(session: SqlSession, after: int) -> list[Any]:
     kinds = sorted(SEARCHED)
     sql = (
         "SELECT seq, id, stream, subject, kind, v, at, body FROM events"  # noqa: S608 - question marks; values are bound
@@ -372,7 +374,7 @@ _PASSAGES = (
 )
 
 
-def numbers_of(session: Session, within: Within) -> tuple[int, int]:
+def numbers_of(session: SqlSession, within: Within) -> tuple[int, int]:
     """Return the range of numbers that the passages of a scope have."""
     if within.subject is None:
         return (-LAST_NUMBER, -1) if within.lessons else (0, LAST_NUMBER)
@@ -388,7 +390,7 @@ def _scope_condition(within: Within) -> tuple[str, list[str]]:
     return "subject = ?", [scope_name(within)]
 
 
-def read_scope(session: Session, within: Within) -> tuple[int, int]:
+def read_scope(session: SqlSession, within: Within) -> tuple[int, int]:
     """Return the number of passages of a scope, and its stamp."""
     condition, params = _scope_condition(within)
     sql = f"SELECT SUM(passages), SUM(stamp) FROM scopes WHERE {condition}"  # noqa: S608 - fixed words; values are bound
@@ -406,13 +408,13 @@ def time_conditions(within: Within) -> tuple[str, list[int]]:
     return conditions, params
 
 
-def read_marks(session: Session, numbers: Sequence[int]) -> list[PassageMark]:
+def read_marks(session: SqlSession, numbers: Sequence[int]) -> list[PassageMark]:
     """Read what ranking needs of passages, in no order. Unknown numbers are skipped."""
     sql = "SELECT number, shape, seq, speaker, role, at FROM passages WHERE number IN ({})"
     return [PassageMark(*row) for row in select_numbers(session, sql, numbers)]
 
 
-def read_passages(session: Session, numbers: Sequence[int]) -> list[Passage]:
+def read_passages(session: SqlSession, numbers: Sequence[int]) -> list[Passage]:
     """Read passages with their texts, in no order."""
     decoded: dict[str, tuple[str, Json]] = {}
     return [_passage(row, decoded) for row in select_numbers(session, _PASSAGES, numbers)]

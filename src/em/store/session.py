@@ -7,7 +7,7 @@ from typing import Any, Protocol
 Params = Sequence[Any]
 
 
-class Session(Protocol):
+class SqlSession(Protocol):
     """Runs statements written with `?`, in SQL that both back ends understand."""
 
     def execute(self, sql: str, params: Params = ()) -> "Rows":
@@ -33,11 +33,11 @@ class Rows(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-Transaction = Callable[[], AbstractContextManager[Session]]
+Transaction = Callable[[], AbstractContextManager[SqlSession]]
 """Begins a session, which ends with the block."""
 
 
-def is_side_by_side(session: Session) -> bool:
+def is_side_by_side(session: SqlSession) -> bool:
     """Return whether others may commit while this transaction is open."""
     return bool(getattr(session, "side_by_side", False))
 
@@ -53,7 +53,7 @@ def chunks(items: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def select(
-    session: Session, columns: str, table: str, column: str, values: Sequence[str]
+    session: SqlSession, columns: str, table: str, column: str, values: Sequence[str]
 ) -> Iterator[Any]:
     """Select the rows whose column is one of the values."""
     for marks, part in chunks(values):
@@ -61,7 +61,7 @@ def select(
         yield from session.execute(sql, part).fetchall()
 
 
-def delete(session: Session, table: str, column: str, values: Sequence[str]) -> int:
+def delete(session: SqlSession, table: str, column: str, values: Sequence[str]) -> int:
     """Delete the rows whose column is one of the values. Return how many there were."""
     count = 0
     for marks, part in chunks(values):
@@ -70,7 +70,7 @@ def delete(session: Session, table: str, column: str, values: Sequence[str]) -> 
     return count
 
 
-def select_numbers(session: Session, sql: str, numbers: Sequence[int]) -> Iterator[Any]:
+def select_numbers(session: SqlSession, sql: str, numbers: Sequence[int]) -> Iterator[Any]:
     """Run a statement whose `{}` stands for the numbers, in parts of some hundreds.
 
     The last number is repeated up to a power of two, so that a connection meets few statements and

@@ -76,7 +76,7 @@ from em.store.search_index import (
     index_events,
     put_lessons,
 )
-from em.store.session import CHUNK, Session, Transaction, chunks
+from em.store.session import CHUNK, SqlSession, Transaction, chunks
 from em.store.summaries import Summaries, summarise, summarise_lessons
 from em.store.tickets import SqlTickets
 from em.trust import Database
@@ -111,18 +111,18 @@ class SqlIndex(SearchIndex, PassageTable, ABC):
         self._writing = writing
 
     @abstractmethod
-    def postings_sql(self, session: Session, within: Within) -> tuple[str, list[int]]:
+    def postings_sql(self, session: SqlSession, within: Within) -> tuple[str, list[int]]:
         """Return the SQL of the postings in a scope. Its first parameter is the match."""
 
     @abstractmethod
     def nearest_of(
-        self, session: Session, vector: Sequence[float], within: Within, limit: int
+        self, session: SqlSession, vector: Sequence[float], within: Within, limit: int
     ) -> list[tuple[int, float]]:
         """Return what `nearest` does, where the vectors are of its embedder."""
 
     @abstractmethod
     def similarities_of(
-        self, session: Session, vector: Sequence[float], numbers: Sequence[int]
+        self, session: SqlSession, vector: Sequence[float], numbers: Sequence[int]
     ) -> dict[int, float]:
         """Return what `similarities` does, where the vectors are of its embedder."""
 
@@ -264,14 +264,14 @@ class SqlStore(ABC):
             raise self._explain(error) from error
 
     @abstractmethod
-    def _reading(self) -> AbstractContextManager[Session]:
+    def _reading(self) -> AbstractContextManager[SqlSession]:
         """Begin a session that sees what is committed."""
 
     @abstractmethod
-    def _writing(self) -> AbstractContextManager[Session]:
+    def _writing(self) -> AbstractContextManager[SqlSession]:
         """Begin a transaction with the write lock; commit it, or roll it back on an error."""
 
-    def _committing(self, _commits: Sequence[PreparedCommit]) -> AbstractContextManager[Session]:
+    def _committing(self, _commits: Sequence[PreparedCommit]) -> AbstractContextManager[SqlSession]:
         """Begin a transaction for commits that are known: with less than the write lock, if it can.
 
         Commits to other streams may run at the same time then. Whatever a commit reads and changes
@@ -279,7 +279,7 @@ class SqlStore(ABC):
         """
         return self._writing()
 
-    def _holding(self, _name: str) -> AbstractContextManager[Session]:
+    def _holding(self, _name: str) -> AbstractContextManager[SqlSession]:
         """Begin a transaction that changes one thing only, known by this name."""
         return self._writing()
 
@@ -288,7 +288,7 @@ class SqlStore(ABC):
         """Fetch a page of events; see `FetchPage`."""
 
     @abstractmethod
-    def _insert_events(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
+    def _insert_events(self, session: SqlSession, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert rows into the table of events."""
 
     def _insert_at_once(
@@ -388,7 +388,7 @@ class SqlStore(ABC):
             last = found
 
     def _write(
-        self, session: Session, prepared: PreparedCommit, *, only_rows: bool = False
+        self, session: SqlSession, prepared: PreparedCommit, *, only_rows: bool = False
     ) -> tuple[Committed, Tip | None, bool]:
         """Write a commit, and erase what imported tombstones name.
 
@@ -405,7 +405,7 @@ class SqlStore(ABC):
         return committed, None, erased
 
     def _insert(
-        self, session: Session, prepared: PreparedCommit, *, only_rows: bool
+        self, session: SqlSession, prepared: PreparedCommit, *, only_rows: bool
     ) -> tuple[Committed, Tip | None]:
         """Insert all rows of a commit. Return the result and the new end of the log."""
         recorded_at = now_micros()
@@ -469,7 +469,7 @@ class SqlStore(ABC):
         return newest or 0
 
     @abstractmethod
-    def _snapshot(self) -> AbstractContextManager[Session]:
+    def _snapshot(self) -> AbstractContextManager[SqlSession]:
         """Begin a session that sees one moment, however much it reads."""
 
     def register(self, after: int = 0) -> Iterator[Entry | Holding]:
@@ -607,14 +607,14 @@ class SqlStore(ABC):
         problem = self._try_to_scrub()
         return msgspec.structs.replace(erased, scrubbed=not problem, scrub_problem=problem)
 
-    def _ask_for_scrub(self, session: Session) -> None:
+    def _ask_for_scrub(self, session: SqlSession) -> None:
         session.execute(
             "INSERT INTO flags(name, value) VALUES (?, ?)"
             " ON CONFLICT(name) DO UPDATE SET value = excluded.value",
             (SCRUB_PENDING, new_id()),
         )
 
-    def _scrub_asked(self, session: Session) -> str | None:
+    def _scrub_asked(self, session: SqlSession) -> str | None:
         """Return the mark of the last erasure that is not scrubbed yet."""
         sql = "SELECT value FROM flags WHERE name = ?"
         row = session.execute(sql, (SCRUB_PENDING,)).fetchone()

@@ -33,7 +33,7 @@ from em.store.migrations import pending, statements
 from em.store.preparation import PreparedEvent
 from em.store.protocol import SHAPE_BITS, Health, Within
 from em.store.search_index import PassageRow, numbers_of, time_conditions
-from em.store.session import Session, Transaction
+from em.store.session import SqlSession, Transaction
 from em.store.sql import FileLost, MatchSigns, SqlIndex, SqlStore, check_busy_timeout
 from em.store.vectors import (
     Matrices,
@@ -229,7 +229,7 @@ class SqliteIndex(SqlIndex):
         self.matrices = Matrices(folder)
 
     def insert_passages(
-        self, session: Session, rows: Sequence[PassageRow], terms: Sequence[str]
+        self, session: SqlSession, rows: Sequence[PassageRow], terms: Sequence[str]
     ) -> None:
         """Insert passages with their words."""
         session.executemany("INSERT INTO passages VALUES (?,?,?,?,?,?,?,?)", rows)
@@ -241,7 +241,7 @@ class SqliteIndex(SqlIndex):
             ],
         )
 
-    def delete_passages(self, session: Session, postings: Sequence[int]) -> None:
+    def delete_passages(self, session: SqlSession, postings: Sequence[int]) -> None:
         """Delete passages, their words and their vectors."""
         session.executemany("DELETE FROM words WHERE rowid = ?", [(item,) for item in postings])
         self.matrices.forget_files()
@@ -249,7 +249,7 @@ class SqliteIndex(SqlIndex):
         session.executemany("DELETE FROM passages WHERE number = ?", numbers)
         session.executemany("DELETE FROM vectors WHERE number = ?", numbers)
 
-    def postings_sql(self, session: Session, within: Within) -> tuple[str, list[int]]:
+    def postings_sql(self, session: SqlSession, within: Within) -> tuple[str, list[int]]:
         """Return the SQL of the postings in a scope. Its first parameter is the match."""
         first, last = numbers_of(session, within)
         sql = "SELECT w.rowid FROM words AS w"
@@ -267,7 +267,7 @@ class SqliteIndex(SqlIndex):
             put_vectors(session, identity, blobs)
 
     def nearest_of(
-        self, session: Session, vector: Sequence[float], within: Within, limit: int
+        self, session: SqlSession, vector: Sequence[float], within: Within, limit: int
     ) -> list[tuple[int, float]]:
         """Return numbers and similarities of the passages nearest to a vector."""
         allowed: set[int] | None = None
@@ -278,7 +278,7 @@ class SqliteIndex(SqlIndex):
         return self.matrices.nearest(session, vector, within, limit, allowed)
 
     def similarities_of(
-        self, session: Session, vector: Sequence[float], numbers: Sequence[int]
+        self, session: SqlSession, vector: Sequence[float], numbers: Sequence[int]
     ) -> dict[int, float]:
         """Return how near passages are to a vector."""
         return similarities(session, vector, numbers)
@@ -604,11 +604,11 @@ class SqliteStore(SqlStore):
         return kind(message, place=self._path, fix=fix)
 
     @contextmanager
-    def _reading(self) -> Iterator[Session]:
+    def _reading(self) -> Iterator[SqlSession]:
         with self._translated(), self._pool.connection() as connection:
             yield connection
 
-    def _snapshot(self) -> AbstractContextManager[Session]:
+    def _snapshot(self) -> AbstractContextManager[SqlSession]:
         return self.snapshot()
 
     @contextmanager
@@ -679,7 +679,7 @@ class SqliteStore(SqlStore):
             with self._reading() as session:
                 return self._schema(session)
 
-    def _schema(self, session: Session) -> int:
+    def _schema(self, session: SqlSession) -> int:
         (application,) = session.execute("PRAGMA application_id").fetchone()
         (current,) = session.execute("PRAGMA user_version").fetchone()
         if application == APPLICATION_ID:
@@ -706,11 +706,11 @@ class SqliteStore(SqlStore):
             finally:
                 connection.text_factory = str
 
-    def _insert_events(self, session: Session, rows: Sequence[tuple[Any, ...]]) -> None:
+    def _insert_events(self, session: SqlSession, rows: Sequence[tuple[Any, ...]]) -> None:
         session.executemany("INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
 
     def _insert_registered(
-        self, session: Session, row: tuple[Any, ...], entry: tuple[Any, ...]
+        self, session: SqlSession, row: tuple[Any, ...], entry: tuple[Any, ...]
     ) -> None:
         # The view's trigger inserts both: one statement is a transaction of its own.
         sql = "INSERT INTO registered_events VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
@@ -795,7 +795,7 @@ class _Transaction:
         # One writing thread of this process at a time: they queue fairly instead of polling.
         self._lock = store._pool.write_lock()
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> SqlSession:
         try:
             self._store._wait_for(self._lock)
             connection = self._connection = self._pool.take()

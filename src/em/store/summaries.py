@@ -26,7 +26,7 @@ from em.log.summary import (
     shown_text,
 )
 from em.store.preparation import PreparedEvent
-from em.store.session import Session, delete, select
+from em.store.session import SqlSession, delete, select
 from em.values.canonical import Json
 from em.values.times import from_micros, to_micros
 
@@ -74,7 +74,7 @@ class _Happened(NamedTuple):
 
 
 def summarise(
-    session: Session, events: Iterable[tuple[PreparedEvent, int]], recorded_at: int
+    session: SqlSession, events: Iterable[tuple[PreparedEvent, int]], recorded_at: int
 ) -> None:
     """Bring the rows of these new events, given with their `seq`, up to date."""
     found: defaultdict[str, list[_Happened]] = defaultdict(list)
@@ -94,7 +94,7 @@ def summarise(
 
 
 def _folded(
-    session: Session, found: Mapping[str, Sequence[_Happened]], known: Mapping[str, Summary]
+    session: SqlSession, found: Mapping[str, Sequence[_Happened]], known: Mapping[str, Summary]
 ) -> Iterator[Summary]:
     for stream, events in found.items():
         made = known.get(stream)
@@ -111,14 +111,14 @@ def _folded(
             yield made
 
 
-def _count_steps(session: Session, made: Summary, until: int) -> None:
+def _count_steps(session: SqlSession, made: Summary, until: int) -> None:
     """Count the steps of a run that ended, and its size, up to a position."""
     given = (made.stream, until, made.stream, until)
     steps, size = session.execute(_COUNT_STEPS, given).fetchone()
     made.calls, made.size = steps, size or 0
 
 
-def summarise_again(session: Session, streams: Sequence[str]) -> None:
+def summarise_again(session: SqlSession, streams: Sequence[str]) -> None:
     """Make the rows of these streams again from the events that are left."""
     prefixes = tuple({prefix for _, prefix in STARTS.values()})
     unique = sorted({stream for stream in streams if stream.startswith(prefixes)})
@@ -129,7 +129,7 @@ def summarise_again(session: Session, streams: Sequence[str]) -> None:
 _STREAM = "SELECT kind, subject, seq, at, body, pos FROM events WHERE stream = ? ORDER BY pos"
 
 
-def _of_stream(session: Session, stream: str) -> Summary | None:
+def _of_stream(session: SqlSession, stream: str) -> Summary | None:
     """Summarise a stream; return None for one that can't be read, which `verify` reports."""
     try:
         return _summary_of(session, stream)
@@ -137,7 +137,7 @@ def _of_stream(session: Session, stream: str) -> Summary | None:
         return None
 
 
-def _summary_of(session: Session, stream: str) -> Summary | None:
+def _summary_of(session: SqlSession, stream: str) -> Summary | None:
     made: Summary | None = None
     is_partial, is_over, last_end = False, False, 0
     for kind, subject, seq, at, body, pos in session.execute(_STREAM, (stream,)):
@@ -163,7 +163,7 @@ def _summary_of(session: Session, stream: str) -> Summary | None:
     return made
 
 
-def summarise_lessons(session: Session, artefact_ids: Sequence[str]) -> None:
+def summarise_lessons(session: SqlSession, artefact_ids: Sequence[str]) -> None:
     """Bring the rows of the heuristics among these artefacts up to date."""
     names = sorted(
         {
@@ -175,7 +175,7 @@ def summarise_lessons(session: Session, artefact_ids: Sequence[str]) -> None:
     _put_lessons(session, names)
 
 
-def _put_lessons(session: Session, names: Sequence[str]) -> None:
+def _put_lessons(session: SqlSession, names: Sequence[str]) -> None:
     newest = (
         "SELECT body, created_at, retired_at FROM artefacts WHERE kind = 'heuristic' AND name = ?"
         " ORDER BY (retired_at IS NULL) DESC, version DESC LIMIT 1"
@@ -204,7 +204,7 @@ def _put_lessons(session: Session, names: Sequence[str]) -> None:
     _put(session, made)
 
 
-def _put(session: Session, summaries: Iterable[Summary]) -> None:
+def _put(session: SqlSession, summaries: Iterable[Summary]) -> None:
     rows = [_to_row(one) for one in summaries]
     if rows:
         session.executemany(_PUT, rows)
@@ -240,11 +240,13 @@ def _to_summary(row: tuple[Any, ...]) -> Summary:
     )
 
 
-def _rows_of(session: Session, streams: Sequence[str]) -> Iterator[Summary]:
+def _rows_of(session: SqlSession, streams: Sequence[str]) -> Iterator[Summary]:
     return map(_to_summary, select(session, COLUMNS, "summaries", "stream", streams))
 
 
-def fill_summaries(session: Session, progress: Callable[[int], None] = lambda _count: None) -> None:
+def fill_summaries(
+    session: SqlSession, progress: Callable[[int], None] = lambda _count: None
+) -> None:
     """Make all rows again from the log, in parts: a large log is never in memory."""
     session.execute("DELETE FROM summaries")
     sql = "SELECT seq, stream FROM events WHERE kind = ? AND seq > ? ORDER BY seq LIMIT ?"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import timedelta
 
-from em.store.session import Session, Transaction, delete, is_side_by_side
+from em.store.session import SqlSession, Transaction, delete, is_side_by_side
 from em.values.times import now_micros
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -18,7 +18,7 @@ _MICROSECOND = timedelta(microseconds=1)
 EXPIRED_AT_ONCE = 100
 """Expired tickets that one change deletes at most: more than come in."""
 
-Holding = Callable[[str], AbstractContextManager[Session]]
+Holding = Callable[[str], AbstractContextManager[SqlSession]]
 """Begins a transaction that changes the thing with this name."""
 
 
@@ -73,14 +73,14 @@ def _lock_name(name: str) -> str:
     return f"ticket {name}"
 
 
-def _expire(session: Session, name: str) -> int:
+def _expire(session: SqlSession, name: str) -> int:
     """Delete a ticket if it has expired, and return the time."""
     moment = now_micros()
     session.execute("DELETE FROM tickets WHERE name = ? AND expires_at <= ?", (name, moment))
     return moment
 
 
-def _expire_others(session: Session, name: str, moment: int) -> None:
+def _expire_others(session: SqlSession, name: str, moment: int) -> None:
     """Delete others that have expired. Wait for nobody: the own ticket is held meanwhile."""
     passing = " FOR UPDATE SKIP LOCKED" if is_side_by_side(session) else ""
     sql = f"SELECT name FROM tickets WHERE expires_at <= ? AND name <> ? LIMIT ?{passing}"  # noqa: S608 - fixed words

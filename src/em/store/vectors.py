@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from em.errors import MissingExtra, StoreError
 from em.store.protocol import SLOT_BITS, Within
 from em.store.search_index import numbers_of, read_scope, time_conditions
-from em.store.session import Session, select_numbers
+from em.store.session import SqlSession, select_numbers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +42,7 @@ def import_numpy() -> Any:
     return np
 
 
-def embedder_of(session: Session) -> str | None:
+def embedder_of(session: SqlSession) -> str | None:
     """Return the identity of the embedder that made the vectors."""
     sql = "SELECT value FROM flags WHERE name = ?"
     row = session.execute(sql, (EMBEDDER,)).fetchone()
@@ -50,7 +50,7 @@ def embedder_of(session: Session) -> str | None:
 
 
 def without_vector(
-    session: Session, identity: str, within: Within, limit: int
+    session: SqlSession, identity: str, within: Within, limit: int
 ) -> tuple[int, list[int]]:
     """Count the passages without a vector of this embedder, and return the newest of them."""
     first, last = numbers_of(session, within)
@@ -66,7 +66,7 @@ def without_vector(
 
 
 def put_vectors(
-    session: Session, identity: str, vectors: Mapping[int, Any], mark: str = "?"
+    session: SqlSession, identity: str, vectors: Mapping[int, Any], mark: str = "?"
 ) -> None:
     """Store vectors in the form of the back end. Skip those whose passage was deleted."""
     if embedder_of(session) != identity:
@@ -116,7 +116,7 @@ class _Matrix:
         graph = 0 if self.graph is None else int(self.graph.memory_usage)
         return int(self.numbers.nbytes) + rows + graph
 
-    def refresh(self, session: Session, within: Within, approximate_from: int) -> None:
+    def refresh(self, session: SqlSession, within: Within, approximate_from: int) -> None:
         """Add the vectors that are new and remove those that were deleted since the last time."""
         np = import_numpy()
         bounds = numbers_of(session, within)
@@ -136,7 +136,7 @@ class _Matrix:
         else:
             self._change_rows(session, gone, new)
 
-    def _change_rows(self, session: Session, gone: Any, new: Any) -> None:
+    def _change_rows(self, session: SqlSession, gone: Any, new: Any) -> None:
         np = import_numpy()
         left = ~np.isin(self.numbers, gone)
         rows = [] if self.rows is None else [self.rows[left]]
@@ -144,7 +144,7 @@ class _Matrix:
         self.numbers = np.concatenate([self.numbers[left], new])
         self.rows = np.concatenate(rows) if rows else np.empty((0, 1), np.float32)
 
-    def _change_graph(self, session: Session, gone: Any, new: Any) -> None:
+    def _change_graph(self, session: SqlSession, gone: Any, new: Any) -> None:
         if self.graph is not None and len(gone):
             self.graph.remove(_keys(gone))
             self._has_forgotten = True  # removed keys keep their bytes: never save this graph
@@ -176,7 +176,7 @@ class Matrices:
 
     def nearest(
         self,
-        session: Session,
+        session: SqlSession,
         vector: Sequence[float],
         within: Within,
         limit: int,
@@ -224,7 +224,7 @@ class Matrices:
                 fix="delete this folder, then try again",
             ) from error
 
-    def _matrix(self, session: Session, within: Within) -> _Matrix:
+    def _matrix(self, session: SqlSession, within: Within) -> _Matrix:
         identity, (_, stamp) = embedder_of(session), read_scope(session, within)
         scope = (within.lessons, within.subject)
         known = self._matrices.pop(scope, None)
@@ -263,7 +263,7 @@ def _exact(
     return [(int(numbers[n]), float(scores[n])) for n in best]
 
 
-def _portions(session: Session, numbers: Any) -> Iterator[tuple[Any, Any]]:
+def _portions(session: SqlSession, numbers: Any) -> Iterator[tuple[Any, Any]]:
     """Stream vectors as matrices of some thousand rows."""
     np = import_numpy()
     sql = "SELECT number, vector FROM vectors WHERE number BETWEEN ? AND ? ORDER BY number"
@@ -317,7 +317,7 @@ def _save_graph(graph: Any, file: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def _numbers_at(session: Session, within: Within) -> set[int]:
+def _numbers_at(session: SqlSession, within: Within) -> set[int]:
     when, moments = time_conditions(within)
     sql = f"SELECT p.number FROM passages AS p WHERE p.number BETWEEN ? AND ?{when}"  # noqa: S608 - fixed words; values are bound
     bounds = numbers_of(session, within)
@@ -325,7 +325,7 @@ def _numbers_at(session: Session, within: Within) -> set[int]:
 
 
 def similarities(
-    session: Session, vector: Sequence[float], numbers: Sequence[int]
+    session: SqlSession, vector: Sequence[float], numbers: Sequence[int]
 ) -> dict[int, float]:
     """Return how near passages are to a vector. Passages without a vector are skipped."""
     np = import_numpy()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from em.errors import StoreUnreachable, UsageError
-from em.store.session import Session
+from em.store.session import SqlSession
 from em.store.sqlite import FileConnection, FileConnections, enter_wal
 from em.values.paths import is_unicode
 
@@ -63,7 +63,7 @@ class Database:
 
             self._driver_error: type[Exception] = psycopg.Error
             self._pool: Any = postgres.ServerConnections(address, _prepare_postgres, BUSY)
-            self._session: Callable[[Any], Session] = postgres.PostgresSession
+            self._session: Callable[[Any], SqlSession] = postgres.PostgresSession
         else:
             self._driver_error = sqlite3.Error
             self._pool = FileConnections(self._connect, _is_usable, lambda: None, limit=16)
@@ -81,13 +81,13 @@ class Database:
         return connection
 
     @contextmanager
-    def reading(self) -> Iterator[Session]:
+    def reading(self) -> Iterator[SqlSession]:
         """Begin a session without a transaction. Raise StoreUnreachable for the driver's errors."""
         with self._translated(), self._pool.connection() as connection:
             yield self._session(connection)
 
     @contextmanager
-    def writing(self, alone: str = "") -> Iterator[Session]:
+    def writing(self, alone: str = "") -> Iterator[SqlSession]:
         """Begin a transaction. Those with the same name in `alone` run one after the other."""
         with self.reading() as session:
             # On SQLite there is only one writer at a time anyway.
@@ -141,7 +141,7 @@ class Database:
             for statement in (TABLES + (";" + ADOPTION if "em_jobs" in found else "")).split(";"):
                 session.execute(statement)
 
-    def _tables(self, session: Session) -> set[str]:
+    def _tables(self, session: SqlSession) -> set[str]:
         sql = "SELECT name FROM sqlite_master WHERE type = 'table'"
         if self.is_postgres:
             sql = f"SELECT tablename FROM pg_tables WHERE schemaname = '{SCHEMA}'"  # noqa: S608 - a constant

@@ -9,7 +9,7 @@ names of subjects, inputs or results.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from em.store.session import Session, delete, select
+from em.store.session import SqlSession, delete, select
 from em.values.times import now_micros
 from em.work.database import Database
 from em.work.job import Kind, State
@@ -235,6 +235,6 @@ class Ledger:
             return session.execute(sql, params).fetchall()
 
 
-def _count(session: Session, wanted: Wanted) -> int:
+def _count(session: SqlSession, wanted: Wanted) -> int:
     where, params = wanted.where()
     return int(session.execute(f"SELECT count(*) FROM jobs WHERE {where}", params).fetchone()[0])  # noqa: S608 - constants; values are bound
