@@ -206,6 +206,16 @@ def test_an_openai_function_and_its_handler(shout: Path) -> None:
     TypeAdapter(ChatCompletionFunctionToolParam).validate_python(function, strict=True)
 
 
+def test_a_strict_schema_has_no_format_that_only_em_knows() -> None:
+    code, day = ({"type": "string", "format": one} for one in ("code", "date"))
+    parts = {"id": code, "ids": {"type": "array", "items": code}, "day": day}
+    schema = {"type": "object", "properties": parts, "required": [*parts]}
+    strict = strict_schema({**schema, "additionalProperties": False})
+    assert strict is not None
+    assert "code" not in json.dumps(strict)
+    assert strict["properties"]["day"]["format"] == "date"
+
+
 def test_a_schema_that_can_not_be_strict_is_given_as_it_is() -> None:
     loose = (
         "name: any\ninput_schema: {type: object, properties: {data: {type: object}}}\nsteps: []\n"

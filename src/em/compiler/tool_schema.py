@@ -8,6 +8,7 @@ from em.runner.public_form import described_input, description_of
 from em.runner.routine import Routine
 from em.runner.tools import one_line, tool_name
 from em.values.canonical import Json
+from em.values.line import FORMATS
 
 _NOTES = frozenset({"title", "default", "examples", "$schema", "$comment"})
 _NOT_STRICT = frozenset({"minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties"})
@@ -33,6 +34,8 @@ def _strict(schema: Any) -> Json:
     if not isinstance(schema, dict):
         raise _Loose
     kept = {name: value for name, value in schema.items() if name not in _NOTES}
+    if kept.get("format") in FORMATS:
+        del kept["format"]  # providers know none of em's own, which a run checks
     known = WORDS - _NOT_STRICT | {"description"}
     if kept.keys() - known or not kept.keys() & {"type", "enum", "const", "anyOf"}:
         raise _Loose
