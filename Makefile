@@ -15,7 +15,7 @@ OTHER_CLIENTS := opencode-ai@1.18.33
 OPENCODE_PLUGIN := @opencode-ai/plugin@1.18.33  # opencode installs it into every home that has plugins
 MINI := mini-swe-agent==2.4.6 mcp  # mcp: its library for models imports it
 
-.PHONY: help demo docs test test-python test-wheel test-properties test-clients setup-clients lint bench bench-peers screenshots golden plugin constraints clean setup-sandbox setup-browser
+.PHONY: help demo docs test test-python test-wheel test-properties test-clients setup-clients lint bench bench-peers screenshots golden plugin constraints clean setup-sandbox setup-browser setup-proxy
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -73,6 +73,9 @@ setup-browser: ## install Debian's Chromium (as root or with sudo): the pages ar
 		test "$$(id -u)" = 0 || sudo="sudo -n"; \
 		$$sudo apt-get install -qq -y --no-install-recommends chromium >/dev/null 2>&1 \
 		|| { $$sudo apt-get update -qq && $$sudo apt-get install -qq -y --no-install-recommends chromium; } >/dev/null; }
+
+setup-proxy: ## install nginx where that is ours to do (root on Debian): the documented proxy is tested where it is
+	@command -v nginx >/dev/null || { test "$$(id -u)" = 0 && apt-get install -qq -y --no-install-recommends nginx-light >/dev/null 2>&1; }
 
 docs: .venv/docs ## build the documentation as a site, into build/docs; a broken link is an error
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs

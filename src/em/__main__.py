@@ -2,4 +2,5 @@
 
 from em.cli import main
 
-main()
+if __name__ == "__main__":  # the processes of `em serve --workers` load this module, too
+    main()

@@ -48,7 +48,6 @@
     │   ├── TooLarge          the body is larger than allowed
     │   ├── HeadersTooLarge   the headers are larger than allowed
     │   ├── TooSlow           the body took longer than allowed
-    │   ├── TooManyRequests   more requests or wrong tokens in a minute than allowed
     │   ├── KeyReused         the idempotency key belongs to another request
     │   └── ResponseGone      the request was done, but its response was forgotten
     ├── WorkError             work can't be queued, or failed
@@ -393,12 +392,6 @@ class TooSlow(ServiceError):
     """The body took longer than allowed."""
 
     code = "too_slow"
-
-
-class TooManyRequests(ServiceError):
-    """More requests, or wrong tokens, in a minute than allowed. `data` has `retry_after`."""
-
-    code = "too_many_requests"
 
 
 class KeyReused(ServiceError):

@@ -130,22 +130,16 @@ class ApiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The HTTP service.
 
     lease_seconds: how long a request may take before another may use its idempotency key.
-    header_seconds, body_seconds: how long a client may take to send the headers, and a body.
-    write_seconds: how long a client may leave an answer unread.
+    body_seconds: how long a client may take to send a body.
     request_seconds: how long work on a request may take; then it is ended.
     run_seconds: the same for a run, which waits for tools and models; it ends between two calls.
-    max_connections, connections_per_client: beyond these a new connection takes the place of the
-        one that has waited longest without a request under way; if there is none, it is refused.
+    max_connections: how many may be open, and requests be under way; more get 503.
     max_header_bytes: the size of a request's line and headers together.
-    requests_per_minute: how many requests a token may send, over all processes; 0: any number.
-    failures_per_minute: how many wrong tokens an address may send; 0: any number.
     mcp_sessions: whether a client over MCP has a session in the memory of one process, so that it
         can be asked for answers and told of changes. `auto`: only if there is one process.
     workers: how many processes serve; the limits of connections are for each of them.
     keep_alive_seconds: how long a connection may wait for its next request.
-    linger_seconds: how long to accept connections after SIGTERM, while not ready, until load
-        balancers have noticed.
-    stop_seconds: how long requests under way may then take.
+    stop_seconds: how long requests under way may take after SIGTERM.
     """
 
     host: str = "127.0.0.1"
@@ -155,19 +149,13 @@ class ApiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cors_origins: list[str] = []
     idempotency_hours: Annotated[float, msgspec.Meta(gt=0, le=24 * 366)] = 24.0
     lease_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 60.0
-    header_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 10.0
     body_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 30.0
-    write_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 60.0
     request_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 120.0
     run_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 3_600.0
     max_connections: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1_000
-    connections_per_client: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 200
     max_header_bytes: Annotated[int, msgspec.Meta(ge=1_024, le=1_048_576)] = 65_536
-    requests_per_minute: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 0
-    failures_per_minute: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 100
     workers: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
     keep_alive_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 5.0
-    linger_seconds: Annotated[float, msgspec.Meta(ge=0, le=600)] = 0.0
     stop_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 25.0
     mcp_sessions: Literal["auto", "on", "off"] = "auto"
     tokens: list[TokenSettings] = []

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +12,7 @@ from typing import Any
 
 import httpx
 from tests.children import LIMIT
-from tests.forks import SERVICE, start_python
+from tests.forks import SERVICE, Fork, start_python
 
 
 class Served:
@@ -26,9 +28,15 @@ class Served:
         given = () if port is None else ("--port", port)
         said, stderr = os.pipe()
         command = ("-m", "em", "--db", db, "serve", *given, *args)
-        self.process = start_python(
-            *command, stdin=0, stdout=1, stderr=stderr, loaded=SERVICE, **(env or {})
-        )
+        self.process: Fork | subprocess.Popen[bytes]
+        if "--workers" in args:  # its processes are Pythons of their own
+            environ = {**os.environ, **(env or {})}
+            real = [sys.executable, "-P", *command]
+            self.process = subprocess.Popen(real, stderr=stderr, env=environ)
+        else:
+            self.process = start_python(
+                *command, stdin=0, stdout=1, stderr=stderr, loaded=SERVICE, **(env or {})
+            )
         os.close(stderr)
         self._stderr = os.fdopen(said)
         first = self._stderr.readline()

@@ -92,8 +92,7 @@ def test_the_services_have_time_to_finish_before_they_are_killed(compose: dict[s
     service = compose["services"]["service"]
     environ = {name: str(value) for name, value in service["environment"].items()}
     api = Settings.load(environ=environ).api
-    needed = api.linger_seconds + api.stop_seconds
-    assert int(service["stop_grace_period"].removesuffix("s")) > needed
+    assert int(service["stop_grace_period"].removesuffix("s")) > api.stop_seconds
 
 
 def test_the_commands_of_the_compose_file_are_there(compose: dict[str, Any]) -> None:

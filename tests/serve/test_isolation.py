@@ -24,7 +24,7 @@ from em.serve.pages import HANDLERS as PAGES
 from em.traces.trace import read_trace, trace_events
 from mcp import Client, MCPError
 
-ALL, ANA, BO = "all-" + "x" * 20, "ana-" + "x" * 20, "bo-" + "x" * 20
+ALL, ANA, BO = "all-0123456789abcdefghij", "ana-0123456789abcdefghij", "bo-0123456789abcdefghij"
 MARK = "quokkamark"
 SETTINGS = """\
 api:

@@ -13,7 +13,11 @@ from em.runner.package import files_in, keep_routine
 from em.work.queue import Queue
 from em.work.worker import Worker
 
-ALL, READER, ANA = "all-" + "x" * 20, "reader-" + "x" * 20, "ana-" + "x" * 20
+ALL, READER, ANA = (
+    "all-0123456789abcdefghij",
+    "reader-0123456789abc",
+    "ana-0123456789abcdefghij",
+)
 HOSTILE = "<script>alert(1)</script>"
 ROUTINE = """
 version: "1"

@@ -12,7 +12,7 @@ from em.settings import Settings
 from em.work.queue import Queue
 from em.work.worker import Worker
 
-ALL, ANA, BO = "all-" + "x" * 20, "ana-" + "x" * 20, "bo-" + "x" * 20
+ALL, ANA, BO = "all-0123456789abcdefghij", "ana-0123456789abcdefghij", "bo-0123456789abcdefghij"
 SETTINGS = """\
 work: {most_waiting: 6}
 api:

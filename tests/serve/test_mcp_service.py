@@ -16,7 +16,7 @@ from served import Serve, Served
 from em import Memory
 from mcp import Client, MCPError
 
-ALL, ANA, READ = "all-" + "x" * 20, "ana-" + "x" * 20, "read-" + "x" * 20
+ALL, ANA, READ = "all-0123456789abcdefghij", "ana-0123456789abcdefghij", "read-0123456789abcdefghij"
 SETTINGS = """\
 api:
   tokens:

@@ -123,7 +123,7 @@ def test_a_token_of_one_subject_starts_no_workflow_that_recalls_everybody(serve:
     Path("em.yaml").write_text(f"{tokens}workflows: {{w: {{steps: [{step}]}}}}\n")
     with Memory("em.db") as memory:
         memory.observe("bo", "a key of Bo's")
-    ana, everybody = "ana-" + "x" * 20, "all-" + "x" * 20
+    ana, everybody = "ana-0123456789abcdefghij", "all-0123456789abcdefghij"
     served = serve(env={"ANA_TOKEN": ana, "ALL_TOKEN": everybody})
     answers = [
         served.http.post(

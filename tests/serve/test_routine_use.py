@@ -11,7 +11,11 @@ from em import Memory
 from em.log.event import EventQuery
 from em.runner.package import find_routine, keep_routine, texts_of
 
-ALL, READER, ANA = "all-" + "x" * 20, "reader-" + "x" * 20, "ana-" + "x" * 20
+ALL, READER, ANA = (
+    "all-0123456789abcdefghij",
+    "reader-0123456789abc",
+    "ana-0123456789abcdefghij",
+)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.children import wait_until
 from em import Memory
 from em.serve.pages.behaviours import title
 
-ALL, BO, READ = "all-" + "x" * 20, "bo-" + "x" * 20, "read-" + "x" * 20
+ALL, BO, READ = "all-0123456789abcdefghij", "bo-0123456789abcdefghij", "read-0123456789abcdefghij"
 YES = {"answers": {"agree": {"ok": True}}}
 
 

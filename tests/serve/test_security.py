@@ -42,6 +42,13 @@ def test_the_command_refuses_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "EM_API_PORT" in em("serve").err
 
 
+@pytest.mark.parametrize("token", ["short", "x" * 40, "ab" * 20, "täglich-0123456789ab"])
+def test_a_token_is_long_and_not_monotonous(token: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Tokens(ApiSettings(), {"EM_API_TOKEN": token})
+    assert refused.value.place == "environment, EM_API_TOKEN"
+
+
 def test_a_token_is_asked_for_where_one_is_set(serve: Serve) -> None:
     service = serve(env={"EM_API_TOKEN": TOKEN})
     assert service.http.get("/health").status_code == 200

@@ -39,7 +39,7 @@ def serve(host: str | None, port: int | None, workers: int | None, opens: bool) 
     a service runs at this port already, that one is used, with the memory that it serves.
 
     SIGTERM finishes the requests under way, then stops. With several --workers, SIGHUP replaces the
-    processes one by one, with the code and settings of now; no request is lost.
+    processes one by one, with the code and settings of now.
     """
     settings = Settings.load()
     given = {"host": host, "port": port, "workers": workers}

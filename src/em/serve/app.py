@@ -1,9 +1,13 @@
 """The application: all handlers, behind the guard."""
 
 import asyncio
+import os
+import signal
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from html import escape
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -18,6 +22,7 @@ from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
 import em
+from em import telemetry
 from em.errors import EmError, StoreError
 from em.memory import Memory
 from em.serve.api import heuristics, jobs, log, routines, shadow, states, traces, workflows
@@ -40,7 +45,6 @@ from em.serve.pages.overview import Activity
 from em.serve.pages.runs import Background
 from em.serve.pages.traces import Drafts
 from em.serve.pages.view import error_page
-from em.serve.rate import Rates
 from em.serve.service import AnyRequest, JsonRequest, Service, errors, no_body, service_of
 from em.settings import Settings
 from em.store import redactor_of
@@ -49,11 +53,17 @@ from em.values.structs import prepare_structs
 
 
 def make_app(
-    memory: Memory, settings: Settings, tokens: Tokens | None = None, counts: str = ""
+    memory: Memory,
+    settings: Settings,
+    tokens: Tokens | None = None,
+    counts: str = "",
+    *,
+    owns_memory: bool = False,
 ) -> Guard:
     """Build the service as an ASGI application.
 
     counts: the folder in which the processes of one service share their metrics.
+    owns_memory: close the memory at the end.
 
     Raises UsageError if other machines could reach it without a token.
     """
@@ -61,8 +71,8 @@ def make_app(
     tokens = Tokens(settings.api) if tokens is None else tokens
     refuse_open_door(settings.api, tokens)
     metrics, key, tickets = Metrics(counts), shared_key(memory.store), memory.store.tickets
-    sessions, rates = Sessions(tokens, tickets, key), Rates(tickets, settings.api, key)
-    stopping, background = threading.Event(), Background(memory)
+    sessions, stopping = Sessions(tokens, tickets, key), threading.Event()
+    background = Background(memory)
     cors = CORSConfig(allow_origins=list(settings.api.cors_origins))
     mcp = _mcp(memory, settings, key)
     service = Service(memory, settings, metrics, stopping)
@@ -72,7 +82,6 @@ def make_app(
             {
                 "service": service,
                 "sessions": sessions,
-                "rates": rates,
                 "activity": Activity(memory.store),
                 "background": background,
                 "drafts": Drafts(),
@@ -89,7 +98,11 @@ def make_app(
         openapi_config=_openapi(asked_for_tokens=bool(tokens)),
         request_max_body_size=settings.api.max_request_bytes,
         cors_config=cors if cors.allow_origins else None,
-        lifespan=[service.at_work, *mcp.lifespan],
+        lifespan=[
+            service.at_work,
+            *mcp.lifespan,
+            _Life(service, background, mcp.leave, memory if owns_memory else None),
+        ],
         on_shutdown=[jobs.close_queue],
         logging_config=None,
         debug=False,
@@ -100,13 +113,75 @@ def make_app(
         tokens,
         metrics,
         sessions,
-        rates,
-        mcp.leave,
         cors.is_origin_allowed,
         redactor_of(settings),
         stopping,
-        background.finish,
     )
+
+
+LINGER = 1.0
+"""Seconds for which one of several processes goes on after SIGTERM.
+
+Clients that use a connection again then learn from the response that it is closed.
+"""
+
+
+class _Life:
+    """What the service does from its start to its end, beside answering requests."""
+
+    def __init__(
+        self,
+        service: Service,
+        background: Background,
+        leave: Callable[[], None],
+        memory: Memory | None,
+    ) -> None:
+        self._service = service
+        self._background = background
+        self._leave = leave
+        self._memory = memory
+
+    @asynccontextmanager
+    async def __call__(self, _app: Litestar) -> AsyncIterator[None]:
+        """Share the counts while it runs; at the end finish the runs that pages have started."""
+        loop = asyncio.get_running_loop()
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._stop_at(number, loop)
+        sharing = loop.create_task(self._share())
+        log_line(level="info", event="ready", pid=os.getpid())
+        yield
+        sharing.cancel()
+        seconds = self._service.settings.api.stop_seconds
+        await asyncio.to_thread(self._background.finish, seconds)
+        self._service.metrics.share()
+        if self._memory is not None:
+            self._memory.close()
+            telemetry.stop()
+        log_line(level="info", event="ended", pid=os.getpid())
+
+    def _stop_at(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
+        """Close the streams that clients only listen to, before uvicorn waits for them."""
+        before: Any = signal.getsignal(number)
+
+        def stop(signal_number: int, frame: Any) -> None:
+            self._service.stopping.set()
+            loop.call_soon_threadsafe(self._leave)
+            if callable(before):
+                wait = LINGER if self._memory is not None else 0.0
+                go_on = partial(loop.call_later, wait, before, signal_number, None)
+                loop.call_soon_threadsafe(go_on)
+
+        signal.signal(number, stop)
+
+    async def _share(self) -> None:
+        """Show the other processes what was counted; stop if their parent has died."""
+        parent = os.getppid()
+        while True:
+            await asyncio.sleep(1)
+            self._service.metrics.share()
+            if self._memory is not None and os.getppid() != parent:
+                os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _handlers() -> list[Any]:

@@ -17,7 +17,8 @@ from em.settings import ApiSettings
 from em.store.protocol import Store, Tickets
 
 TOKEN = "EM_API_TOKEN"  # noqa: S105 - the name of a variable
-SHORTEST = 16
+SHORTEST, DIFFERENT = 16, 8
+"""Characters of a token, and different ones: nobody limits how often somebody guesses."""
 Access = Literal["read", "write"]
 
 
@@ -78,9 +79,11 @@ class Tokens:
     def _add(self, name: str, value: str, caller: Caller) -> None:
         if not value:
             return
-        if len(value) < SHORTEST or not value.isascii() or not value.isprintable():
+        is_long = len(value) >= SHORTEST and len(set(value)) >= DIFFERENT
+        if not is_long or not value.isascii() or not value.isprintable():
             raise UsageError(
-                f"a token must have {SHORTEST} or more printable ASCII characters",
+                f"a token must have {SHORTEST} or more printable ASCII characters, {DIFFERENT} of"
+                " them different",
                 place=f"environment, {name}",
                 fix="generate one: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
             )

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import suppress
 from functools import lru_cache
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -43,7 +42,6 @@ from em.errors import (
     StoreUnreachable,
     TookTooLong,
     TooLarge,
-    TooManyRequests,
     TooSlow,
     Unauthorized,
     UsageError,
@@ -52,7 +50,6 @@ from em.errors import (
 )
 from em.redaction.redactor import Redactor
 from em.serve.auth import LOGIN, PAGES, STATIC, Caller, Hosts, Sessions, Tokens, cookie_in
-from em.serve.rate import Rates
 from em.settings import ApiSettings
 from em.store.protocol import Health
 from em.values.ids import new_id
@@ -67,7 +64,6 @@ _STATUS: tuple[tuple[type[EmError], int], ...] = (
     (HeadersTooLarge, 431),
     (TooSlow, 408),
     (TookTooLong, 503),
-    (TooManyRequests, 429),
     (QueueFull, 429),
     (WorkError, 409),
     (KeyReused, 409),
@@ -247,13 +243,6 @@ def named(scope: Scope) -> tuple[str, str]:
     return method, scope.get("path_template", "(none)")
 
 
-def address_of(scope: Any) -> str:
-    """Return the address of a client; of IPv6 the network, since a client has all of one."""
-    client = scope.get("client")
-    host = client[0] if client else ""
-    return str(ip_network((host, 64), strict=False)) if ":" in host and "%" not in host else host
-
-
 def is_page(path: str) -> bool:
     """Return whether a path is a page for browsers."""
     return path in ("/", PAGES) or path.startswith(f"{PAGES}/")
@@ -286,23 +275,15 @@ class Guard:
         tokens: Tokens,
         metrics: Metrics,
         sessions: Sessions,
-        rates: Rates,
-        leave: Callable[[], None] = lambda: None,
         is_origin_allowed: Callable[[str], bool] = lambda _origin: False,
         redactor: Redactor | None = None,
         stopping: threading.Event | None = None,
-        finish: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
-        self.leave = leave
-        """Closes the streams that clients only listen to; shutdown would wait for them."""
-        self.finish = finish
-        """Waits for runs that go on after their request was answered; takes the most seconds."""
         self._stopping = stopping or threading.Event()
         self._app = app
         self._settings = settings
         self._tokens = tokens
         self._sessions = sessions
-        self._rates = rates
         self._hosts = Hosts(settings)
         self._is_origin_allowed = is_origin_allowed
         self._metrics = metrics
@@ -315,18 +296,10 @@ class Guard:
             return
         await _Passing(self, scope, receive, send).run()
 
-    def stop(self) -> None:
-        """Be no longer ready, and close every connection with the response to its request."""
-        self._stopping.set()
-
     @property
     def is_stopping(self) -> bool:
-        """Whether connections are to be closed."""
+        """Whether the process ends: each response closes its connection, and says so."""
         return self._stopping.is_set()
-
-    def share_counts(self) -> None:
-        """Let the other processes of the service see what was counted."""
-        self._metrics.share()
 
     @property
     def limit(self) -> int:
@@ -352,20 +325,12 @@ class Guard:
         if path in OPEN or (scope["method"] == "OPTIONS" and self._settings.cors_origins):
             return _ANYONE
         authorization = headers.get(b"authorization", b"").decode("latin-1")
-        try:
-            if not is_page(path):
-                caller = self._tokens.caller(authorization)
-            elif path in ("/", LOGIN) or path.startswith(STATIC):
-                return _ANYONE
-            else:
-                cookie = cookie_in(headers.get(b"cookie", b"").decode("latin-1"))
-                caller = await asyncio.to_thread(self._sessions.caller, cookie, authorization)
-        except Unauthorized:
-            if authorization:
-                await self._rates.failures.take(address_of(scope))
-            raise
-        await self._rates.requests.take(caller.name)
-        return caller
+        if not is_page(path):
+            return self._tokens.caller(authorization)
+        if path in ("/", LOGIN) or path.startswith(STATIC):
+            return _ANYONE
+        cookie = cookie_in(headers.get(b"cookie", b"").decode("latin-1"))
+        return await asyncio.to_thread(self._sessions.caller, cookie, authorization)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         """Raise for headers, a host, an origin or a length that are refused, whoever sends them."""
@@ -487,7 +452,7 @@ class _Passing:
             await self._pass_on()
         except EmError as error:
             fields["error"] = error.code
-            await self._refuse(status_of(error), body_of(error), error.data.get("retry_after"))
+            await self._refuse(status_of(error), body_of(error))
         except Exception as error:  # noqa: BLE001 - last resort: log it, respond without a stack
             fields["error"] = "internal"
             fields["trace"] = "".join(traceback.format_exception(error))
@@ -564,9 +529,7 @@ class _Passing:
             message = {**message, "headers": headers}
         await self._send(message)
 
-    async def _refuse(
-        self, status: int, body: bytes, retry_after: int | None = None, *, drain: bool = True
-    ) -> None:
+    async def _refuse(self, status: int, body: bytes, *, drain: bool = True) -> None:
         if self._status:
             return  # the response has started: only closing the connection is left
         if drain and status != 413:
@@ -575,8 +538,6 @@ class _Passing:
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
         ]
-        if retry_after is not None:
-            headers.append((b"retry-after", str(retry_after).encode()))
         if status == 401 and is_page(self._scope["path"]):
             status, body = 303, b""
             headers = [(b"location", self._login()), (b"content-length", b"0")]

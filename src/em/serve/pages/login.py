@@ -8,7 +8,6 @@ from litestar.params import FromPath
 
 from em.errors import NotFound, Unauthorized
 from em.serve.auth import COOKIE, LOGIN, PAGES
-from em.serve.guard import address_of
 from em.serve.pages.forms import form_of
 from em.serve.pages.view import (
     HEADERS,
@@ -16,7 +15,6 @@ from em.serve.pages.view import (
     go_to,
     page,
     parameter,
-    rates_of,
     sessions_of,
 )
 from em.serve.service import AnyRequest
@@ -52,7 +50,6 @@ async def post_login(request: AnyRequest) -> Response[str]:
     try:
         cookie = await asyncio.to_thread(sessions.log_in, str(form.get("token", "")))
     except Unauthorized:
-        await rates_of(request).failures.take(address_of(request.scope))
         problem = "Unknown token."
         return page(request, "login.html", code=401, next=next_, problem=problem)
     answer = go_to(next_)

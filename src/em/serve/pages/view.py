@@ -17,7 +17,6 @@ import em
 from em.errors import InputError
 from em.serve.auth import PAGES, Caller, Sessions, cookie_in
 from em.serve.guard import CALLER, ErrorBody
-from em.serve.rate import Rates
 from em.serve.service import AnyRequest
 
 HEADERS = {
@@ -46,12 +45,6 @@ NAVIGATION = [
     ("/log", "Log", False),
 ]
 """Path, name, and whether the page requires a token that is not limited to subjects."""
-
-
-def rates_of(request: AnyRequest) -> Rates:
-    """Return the limits of the service that a request came to."""
-    found: Rates = request.app.state.rates
-    return found
 
 
 def sessions_of(request: AnyRequest) -> Sessions:
