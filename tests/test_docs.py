@@ -34,7 +34,7 @@ PAGES = [
     ROOT / "examples" / "csv_report" / "README.md",
     ROOT / "examples" / "ibuprofen" / "README.md",
 ]
-NOT_CODE = {"text", "mermaid"}
+NOT_CODE = {"text", "mermaid", "nginx"}  # nginx: tests/serve/test_proxy.py
 
 
 class Block(NamedTuple):
