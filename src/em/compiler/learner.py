@@ -476,6 +476,11 @@ class _Assembly:
                 held = len({id(row.spot.example) for row in choice.rows})
                 step |= {"expect": schema, "held": f"{held}/{held}"}
 
+    @cached_property
+    def _chosen_from(self) -> set[str]:
+        """The lists that one element is chosen from."""
+        return paths_in(json.dumps([step["value"] for step, _ in self._writer.picks]))
+
     def _looped(self) -> dict[str, str]:
         """Return the lists that loops go over, each with the name of its element."""
         blocks = self._writer.blocks
@@ -500,6 +505,9 @@ class _Assembly:
                         inner["type"] = "string"
                 self._look_at(schema["items"], items, looped, written)
             return
+        if text in self._chosen_from:
+            # What the others in a list are does not matter to the one that was chosen.
+            schema.pop("items", None)
         if text in written and not schema.keys() & {"const", "enum", "pattern", "properties"}:
             schema |= content(values)
         for field, inner in schema.get("properties", {}).items():

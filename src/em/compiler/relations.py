@@ -477,12 +477,15 @@ def _are_near(row: tuple[Said, Said], situation: Situation) -> bool:
 
     Both are given or stand in one record, they are the length of a list and a number that was
     read, their names have a word in common, or they are times of which one is given or the time of
-    a clock. Of two prices under one name either may be the larger.
+    a clock. Of two prices that were read under one name either may be the larger; what is given
+    under the name of what is there (points, of all points) is a part of it, or more than it.
     """
     one, other = row
     if one.holder == other.holder or (one.words & other.words and one.words != other.words):
         return True
     given = [each.text in situation.inputs for each in row]
+    if any(given) and one.words and one.words == other.words:
+        return True
     if any(each.text.endswith("| length") for each in row):
         # How many things somebody brings has no limit in how many days he stays.
         return type(one.value) is type(other.value) is int and not all(given)
