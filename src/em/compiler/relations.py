@@ -381,7 +381,6 @@ def _orders(situations: Sequence[Situation]) -> Found:
             tried,
             is_kin=_are_kin(rows[0], situations[0]),
             is_near=_are_near(rows[0], situations[0]),
-            is_one_thing=_are_one_thing(rows[0], situations[0]),
         )
         if sign:
             yield f"{text} {sign} {other_text}", pairs
@@ -495,29 +494,12 @@ def _are_near(row: tuple[Said, Said], situation: Situation) -> bool:
     return all(given) or (is_time and (any(given) or bool({one.holder, other.holder} & context)))
 
 
-def _are_one_thing(row: tuple[Said, Said], situation: Situation) -> bool:
-    """Return whether an input has a word in common with what was read: of points, and of points.
-
-    A record may well have much more of it than anybody ever asked for, and still be its limit.
-    """
-    given = [one.text in situation.inputs for one in row]
-    return any(given) and not all(given) and bool(row[0].words & row[1].words)
-
-
-def order_of(
-    pairs: Sequence[Pair],
-    tried: float,
-    *,
-    is_kin: bool,
-    is_near: bool = False,
-    is_one_thing: bool = False,
-) -> str:
+def order_of(pairs: Sequence[Pair], tried: float, *, is_kin: bool, is_near: bool = False) -> str:
     """Return the sign of an order that never was broken, or "".
 
     Either it could have been: pairing the values otherwise would break it, so often that chance
     does not explain that they never did. Or hardly a pairing breaks it, and values of one kind
-    come close or are one thing: then it may be a limit that nobody has reached yet, and checking it
-    costs little.
+    come close: then it may be a limit that nobody has reached yet, and checking it costs little.
     Values that are near to each other are checked from two pairs on: an order that held n times
     and means nothing breaks the next time in one of about n + 2 cases.
     """
@@ -531,7 +513,7 @@ def order_of(
         is_rare = len(pairs) >= ENOUGH_TO_ACT and surprise <= RARELY_BROKEN * len(pairs)
         if (
             (is_near and _are_in_reach(pairs))
-            or (is_rare and is_kin and (is_one_thing or _come_close(pairs)))
+            or (is_rare and is_kin and _come_close(pairs))
             or surprise - tried >= ENOUGH_TO_CHECK
         ):
             is_strict = not any(pair.one == pair.other for pair in pairs)
