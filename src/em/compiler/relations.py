@@ -232,24 +232,36 @@ Found = Iterator[tuple[str, list[Pair]]]
 
 
 def _echoes(situations: Sequence[Situation]) -> Found:
-    """Yield that a record says by which identifier it was asked for."""
+    """Yield that a record says by which identifier it was asked for.
+
+    A text that looks like no identifier is one all the same, if it differed between recordings and
+    was in all of them what the record was asked for by.
+    """
     facts: dict[tuple[str, str], list[Pair]] = defaultdict(list)
+    words: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for situation in situations:
-        for known in situation.known:
-            if not _is_of_round(situation, known):
-                continue
-            is_record = isinstance(known.record, dict)
-            told = [*fields(known, nested=False)] if is_record else []
-            for text, value in (*told, *_same_in_each(known)):
-                for asked, wanted in known.asked.items():
-                    is_named = text.rpartition(".")[2] in known.named.get(asked, ())
-                    if (is_code(value) and is_code(wanted)) or (is_named and value == wanted):
-                        when = (known.asked_when,) if known.asked_when else ()
-                        facts[text, asked].append(Pair(value, wanted, when))
+        for known in (one for one in situation.known if _is_of_round(situation, one)):
+            for text, value, asked, wanted in _asked_and_told(known):
+                is_named = text.rpartition(".")[2] in known.named.get(asked, ())
+                is_echo = (is_code(value) and is_code(wanted)) or (is_named and value == wanted)
+                if is_echo or (isinstance(value, str) and isinstance(wanted, str)):
+                    when = (known.asked_when,) if known.asked_when else ()
+                    (facts if is_echo else words)[text, asked].append(Pair(value, wanted, when))
+    for key, pairs in words.items():
+        if len({pair.one for pair in pairs}) > 1:
+            facts[key] += pairs
     for (text, asked), pairs in facts.items():
         if all(same(pair.one, pair.other) for pair in pairs):
             is_each = text.startswith("every(")
             yield (all_are(text, asked) if is_each else f"{text} == {asked}"), pairs
+
+
+def _asked_and_told(known: Known) -> Iterator[tuple[str, Any, str, Any]]:
+    """Yield each value of a record beside each one that it was asked for by, with expressions."""
+    told = [*fields(known, nested=False)] if isinstance(known.record, dict) else []
+    for text, value in (*told, *_same_in_each(known)):
+        for asked, wanted in known.asked.items():
+            yield text, value, asked, wanted
 
 
 def _same_in_each(known: Known) -> Iterator[tuple[str, Any]]:
