@@ -134,16 +134,19 @@ _PAIR = (
 
 def named_secrets(view: View) -> Iterator[Found]:
     """Yield the secrets that stand in a slot with a secret's name."""
-    done = table_end = 0
+    done = table_end = looked = 0
     for name in names_in(view):
         if name.start >= table_end and name.kind != "login":
             cells, table_end = _table(view, name)
             yield from cells
         if name.start < done:
             continue
-        found = _pair(view, name) if name.kind == "login" else _behind(view, name)
+        if name.kind == "login":
+            # Where logins stand close together, what the last one looked at is not looked at again.
+            found, looked = _pair(view, name, max(name.end, looked))
+        elif (found := _behind(view, name)) is not None:
+            done = found.end
         if found is not None:
-            done = found.end if name.kind != "login" else done
             yield found
 
 
@@ -229,12 +232,12 @@ def _near(view: View, name: Name) -> Found | None:
             if b":" in step.group() or not is_random(view.original(start, run.end())):
                 return None
             step, end = run, run.end()
-        at = step.end()
-        if kind == "bare":
-            text = data[start:end].rstrip(b".:")
-            end = start + len(text)
+        at, is_bare = step.end(), kind == "bare"
+        end = start + len(data[start:end].rstrip(b".:" if is_bare else b""))
         value = view.original(start, end)
-        is_call = kind == "bare" and data[at : at + 1] in (b"(", b"[")
+        if is_bare and is_secret_name(value):
+            return None  # what stands behind another name is looked at with that
+        is_call = is_bare and data[at : at + 1] in (b"(", b"[")
         if not is_call and is_near_enough(name.text, value, words) and not is_between(value):
             return Found(start, end, name.text)
         words += 1 if data[at - 1 : at] != b"." or kind == "quoted" else _SENTENCE
@@ -274,22 +277,22 @@ def _beside(view: View, name: Name) -> Found | None:
     return None
 
 
-def _pair(view: View, name: Name) -> Found | None:
-    """Return the password behind a user, as a login has them."""
-    data, at = view.data, name.end
-    line = data.find(b"\n", at, at + _NEAR)
-    limit = min(len(data), at + _NEAR) if line < 0 else line
+def _pair(view: View, name: Name, at: int) -> tuple[Found | None, int]:
+    """Return the password behind a user, as a login has them, and up to where it was looked for."""
+    data = view.data
+    line = data.find(b"\n", name.end, name.end + _NEAR)
+    limit = min(len(data), name.end + _NEAR) if line < 0 else line
     for _ in range(_MOST_STEPS):
-        pair = compiled(_PAIR).search(data, at, limit + _NEAR)
+        pair = compiled(_PAIR).search(data, at, limit + _NEAR) if at < limit else None
         if pair is None or pair.start() >= limit:
-            return None
+            return None, max(at, limit)
         start, end = pair.span(pair.lastindex)
         value = view.original(start, end)
         is_path = data[pair.start() - 1 : pair.start()] == b"/" or b"redacted:" in pair.group()
         if strength(value) >= CHOSEN and not is_placeholder("", value) and not is_path:
-            return Found(start, end, name.text)
+            return Found(start, end, name.text), end
         at = start - 1 if pair.lastgroup == b"quoted" else start
-    return None
+    return None, at
 
 
 _BETWEEN_TEXTS = (
