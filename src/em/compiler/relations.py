@@ -235,7 +235,8 @@ def _echoes(situations: Sequence[Situation]) -> Found:
     """Yield that a record says by which identifier it was asked for.
 
     A text that looks like no identifier is one all the same, if it differed between recordings and
-    was in all of them what the record was asked for by.
+    was in all of them what the record was asked for by. Of a list that was searched by a word, some
+    elements may have more than this word.
     """
     facts: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     words: dict[tuple[str, str], list[Pair]] = defaultdict(list)
@@ -244,7 +245,8 @@ def _echoes(situations: Sequence[Situation]) -> Found:
             for text, value, asked, wanted in _asked_and_told(known):
                 is_named = text.rpartition(".")[2] in known.named.get(asked, ())
                 is_echo = (is_code(value) and is_code(wanted)) or (is_named and value == wanted)
-                if is_echo or (isinstance(value, str) and isinstance(wanted, str)):
+                is_text = isinstance(value, str) and isinstance(wanted, str)
+                if is_echo or (is_text and not text.startswith("every(")):
                     when = (known.asked_when,) if known.asked_when else ()
                     (facts if is_echo else words)[text, asked].append(Pair(value, wanted, when))
     for key, pairs in words.items():
