@@ -209,8 +209,8 @@ def _fits(rule: str, name: Name, value: str) -> bool:
 def _near(view: View, name: Name) -> Found | None:
     """Return the first text behind a name that looks like a secret, on its line."""
     data, words, at = view.data, 0, name.end
-    if data[at : at + 1] in (b"/", b"\\", b"-"):
-        return None  # a part of a path
+    if data[at : at + 1] in (b"/", b"\\", b"-") or compiled(r"\.[^\s.]").match(data, at):
+        return None  # a part of a path, or of a dotted name
     line = data.find(b"\n", at, at + _NEAR)
     limit = min(len(data), at + _NEAR) if line < 0 else line
     for _ in range(_MOST_STEPS):

@@ -24,6 +24,8 @@ names of Python code (counted over the standard library and what is installed fo
 _USUAL_PAIR, _RARE_PAIR, _BOUNDARY = -0.8, 2.8, 1.8
 _ENOUGH = 2.0
 _SHORTEST_RANDOM, _LONG_RANDOM, _SHORTEST, _LONG_TOKEN, _LONG_AUTH = 8, 10, 6, 16, 12
+_FEWEST_SIGNS = 4
+"""Different signs of what chance made: `xxxxxxxxxxxx` stands in a gap."""
 _SHORT_PARTS = 2.2
 _FEW_WORDS = 4
 _REFERENCE = r"\s*(?:\{\{.*\}\}|\$\{[^}]*\}|\$[A-Z_][A-Z0-9_]*|\*+|)\s*"
@@ -72,7 +74,7 @@ def strength(text: str) -> int:
 
 def is_random(text: str) -> bool:
     """Whether chance explains a text far better than words do: pairs of letters, case, digits."""
-    if len(text) < _SHORTEST_RANDOM or not text.isascii():
+    if len(text) < _SHORTEST_RANDOM or not text.isascii() or len({*text}) < _FEWEST_SIGNS:
         return False
     if len(compiled(r"\d[A-Za-z]+\d").findall(text.encode())) > 1:
         return True
