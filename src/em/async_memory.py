@@ -226,6 +226,7 @@ class AsyncMemory:
     conflicts = _threaded(Memory.conflicts)
     resolve = _threaded(Memory.resolve)
     accept_rule = _threaded(Memory.accept_rule)
+    accept_observation = _threaded(Memory.accept_observation)
     reject_rule = _threaded(Memory.reject_rule)
     declare = _threaded(Memory.declare)
     correct = _threaded(Memory.correct)

@@ -4,7 +4,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from mcp_agents import over_http
+from mcp_agents import agent, over_http
 from served import Serve
 from tests.children import wait_until
 
@@ -53,7 +53,7 @@ def test_over_mcp(serve: Serve) -> None:
         assert result.is_error
         assert result.structured_content["error"]["code"] == "took_too_long"
 
-    over_http(service.url, asks)
+    agent(over_http(service.url), asks)
 
 
 def test_work_that_looks_ends_by_itself_and_stores_nothing(serve: Serve) -> None:

@@ -60,5 +60,5 @@ def test_without_permission_it_says_how_to_give_it(project: Path) -> None:
 
     result = agent(over_stdio(), work)
     assert result.is_error
-    assert "allow: {commands: [grep]}" in result.content[0].text
+    assert "--allow-command grep" in result.content[0].text
     assert not (project / "report.txt").exists()

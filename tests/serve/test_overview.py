@@ -20,6 +20,7 @@ from em.llm import ScriptedClient
 from em.log.event import EventQuery
 from em.runner.package import find_routine, routine_of
 from em.runner.routine import Routine
+from em.runner.trial import TrialCounts
 from em.serve.pages.drawing import LONGEST, graph_of
 from em.serve.pages.groups import Group, Groups, example_of
 from em.traces.catalogue import TraceSummary
@@ -259,7 +260,7 @@ def test_a_group_is_told_in_words() -> None:
     assert example_of(msgspec.structs.replace(row, input={"order_id": "W-1001"})) == "Help"
     reads = Group(Suggestion(**{**told, "effects": []}))
     assert reads.title == "Look up: get a, get b, get c, get d, …"
-    proof = {"right": 0, "handed_over": 5, "wrong": 0, "summary": "right in 0 of 5"}
+    proof = TrialCounts(right=0, handed_over=5, wrong=0, summary="right in 0 of 5")
     never = Group(Suggestion(**told, proof=proof))
     assert never.why_not == "tried on 5 of them: it would have handed over every time"
 

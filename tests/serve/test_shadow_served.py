@@ -74,7 +74,7 @@ def test_counts_comparisons_and_acceptance(filled: Path, serve: Serve) -> None:
 
 def test_a_token_for_one_subject_sees_no_comparison(filled: Path, serve: Serve) -> None:
     (filled / "em.yaml").write_text("api: {tokens: [{env: ANA, subjects: [ana]}, {env: ALL}]}")
-    tokens = {"ANA": "a" * 32, "ALL": "b" * 32}
+    tokens = {"ANA": "ana-token-0123456789", "ALL": "all-token-0123456789"}
     service: Served = serve(env=tokens)
 
     def get(path: str, token: str) -> Any:

@@ -216,7 +216,8 @@ def test_a_proposed_rule_is_listed_and_a_person_rejects_it_once(ana: Served) -> 
     reply = {"facts": [], "constraints": [rule]}
     observe(ana, text="Warn me above 100.")
     with Memory("em.db") as memory:
-        memory.checkpoint("ana", llm=ScriptedClient([reply]))
+        stated = {"stated": ["s1"]}  # of each text that an agent read
+        memory.checkpoint("ana", llm=ScriptedClient([stated, stated, reply]))
     (found,) = ana.get("/rules", subject="ana")["rules"]
     assert (found["id"], found["verdict"]) == ("limit", "proposed")
     assert found["code"] == 'holds(details.get("amount"), ">", 100)'

@@ -44,7 +44,7 @@ MOST_WORDS = 4
 """Words of an enumeration of states."""
 MOST_SIGNS = 2
 """Kinds of signs that codes of one look begin or end with."""
-MOST_OPTIONS, FEWEST_CHOSEN = 8, 3
+MOST_OPTIONS, FEWEST_CHOSEN = 8, 5
 """Values of an input that is chosen from few, and recordings that show two of them."""
 ANOTHER_SIZE = 10
 """So many times what was seen, or that part of it, is a number of another size: another unit, or a
