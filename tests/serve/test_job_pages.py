@@ -1,6 +1,7 @@
 """The pages of queued work: what waits, what failed and why, cancel and retry."""
 
 import re
+import time
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ def jobs() -> list[str]:
     with Memory("em.db") as memory, Queue(memory) as queue:
         keep_routine(memory.store, files_in(Path("greeting")))
         (done,) = queue.add_runs("greeting", [{"name": "Ana"}], subject=HOSTILE)
+        time.sleep(0.002)  # ids of one millisecond have no order
         (failed,) = queue.add_runs("greeting", [{"name": "nobody"}])
         Worker(memory, tools={"greet": greet}).run(drain=True)
         (waits,) = queue.add_runs("greeting", [{"name": "Bo"}], queue="later")

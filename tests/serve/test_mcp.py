@@ -448,7 +448,7 @@ def test_what_a_run_unpacked_goes_with_a_server_that_is_told_to_end() -> None:
     ]
     process.terminate()
     process.communicate(timeout=60)
-    assert process.returncode == 143
+    assert process.returncode in (143, -15)  # the signal came before the handler, or after
     assert not [folder for folder in mine if folder.exists()]
     with Memory("em.db") as memory:
         tools = ToolRegistry.load("tools.py")
