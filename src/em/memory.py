@@ -386,7 +386,7 @@ class Memory:
         traces), its recordings in a compact form, without what was done in those held back, and
         how a routine is written.
 
-        files: routine.yaml and udf.py, or SKILL.md and a script: return how often they were right,
+        files: routine.yaml and udf.py: return how often they were right,
         handed over and wrong on all recordings, with the first differences. A routine that did
         nothing else than was done is stored, out of use, under `name`. inputs: by recording, where
         they are others than those that are shown. author: who wrote it, as its code is marked.
@@ -414,14 +414,10 @@ class Memory:
     def retire(self, routine: str, *, by: str = "") -> "InUse":
         """Take a version of a routine out of use, `name@version`; its name means the one before.
 
-        by: who does it, as the log says. `restore` undoes it. A skill is accepted again.
+        by: who does it, as the log says. `restore` undoes it.
         """
         from em.runner.retirement import retire
-        from em.runner.script_skill import find_skill, retire_skill
 
-        skill = find_skill(self.store, routine)
-        if skill is not None:
-            return retire_skill(self.store, skill, by=by)
         return retire(self.store, routine, by=by)
 
     def restore(self, routine: str, *, by: str = "") -> "InUse":

@@ -12,7 +12,7 @@ from em.traces.trace import Mission, ToolCall, Trace
 LISTS = {
     "traces list": {"traces"},
     "runs list": {"runs"},
-    "routine list": {"routines", "skills"},
+    "routine list": {"routines"},
     "lessons list": {"heuristics"},
     "routine behaviours list": {"behaviours"},
     "queue list": {"jobs", "workers"},

@@ -1,18 +1,14 @@
 """em's skill: one line for each routine in use, written into the plugins that ask."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.cli.em_command import em
 
 from em import Memory
 from em.clients.hook_service import HookService
 from em.clients.skill import FILE, LONGEST_ABOUT, SKILL, Skill
 from em.runner.package import keep_routine
-from em.runner.script_skill import keep_skill, kept_skills
-from em.runner.trial import Proof, Trial
 
 ECHO = "name: {}\ndescription: {}\nsteps: [{{id: out, type: return, value: '{{{{ said }}}}'}}]\n"
 
@@ -80,56 +76,3 @@ def test_the_service_writes_it_where_a_hook_came_from(
     Path(f"{address}.missed").write_bytes(bytes(plugin) + b'\0{"hook_event_name": "Stop"}\n')
     HookService(memory, address, idle=0.1).run()
     assert "`say_again`" in (plugin / FILE).read_text()
-
-
-SCRIPT = "print('released')\n"
-
-
-def keep_script(memory: Memory, script: str = SCRIPT) -> str:
-    """Store a script as an agent proposes it, made of a trace; return its version."""
-    trace = memory.add_trace({"task": "release", "steps": [], "outcome": "success"})
-    events = [one.id for one in memory.log.read(stream=f"trace/{trace}")]
-    head = "---\nname: release\ndescription: Release a version.\n---\n"
-    trials = {"as recorded": [Trial("t1", "right")]}
-    proof = Proof(at=datetime(2026, 11, 19, tzinfo=UTC), routine="", trials=trials)
-    files = {"SKILL.md": head, "scripts/release.py": script}
-    return keep_skill(memory.store, files, proof, ["version"], events).ref
-
-
-def test_a_script_is_told_and_there_once_a_person_accepted_it(memory: Memory, plugin: Path) -> None:
-    skill, ref = Skill(memory.store), keep_script(memory)
-    assert skill.text() == SKILL
-    shown: list[str] = []
-    memory.accept(ref, agree=shown.extend)
-    assert sorted(shown) == ["SKILL.md", "scripts/release.py"]
-    skill.refresh(plugin)
-    (line,) = [one for one in (plugin / FILE).read_text().splitlines() if ref in one]
-    path = line.partition("`python3 ")[2].partition(" ")[0]
-    assert (plugin / FILE).with_name("scripts").parent / path == plugin / "skills/em" / path
-    assert (plugin / "skills/em" / path).read_text() == SCRIPT
-    newer = keep_script(memory, "print('better')\n")
-    skill.refresh(plugin)
-    assert (plugin / "skills/em" / path).read_text() == SCRIPT, "the newer one only waits"
-    memory.accept(newer)
-    memory.retire(newer)
-    memory.retire(ref)
-    skill.refresh(plugin)
-    assert (plugin / FILE).read_text() == SKILL
-    assert not (plugin / "skills/em" / path).exists()
-
-
-def test_a_script_is_listed_accepted_and_forgotten_by_commands() -> None:
-    with Memory("em.db") as memory:
-        ref = keep_script(memory)
-    ran = em("routine", "accept", ref, "--db", "em.db")
-    assert (ran.code, SCRIPT.strip() in ran.err) == (2, True), "nobody can be asked"
-    assert SCRIPT.strip() in em("routine", "show", ref, "--db", "em.db").out
-    assert em("routine", "accept", ref, "--yes", "--db", "em.db").code == 0
-    (row,) = em("routine", "list", "--json", "--db", "em.db").json["skills"]
-    assert (row["ref"], row["state"], row["tried"][:12]) == (ref, "in use", "right in 1 o")
-    assert em("routine", "retire", ref, "--db", "em.db").code == 0
-    (row,) = em("routine", "list", "--json", "--db", "em.db").json["skills"]
-    assert row["state"] == "retired"
-    with Memory("em.db") as memory:
-        memory.forget([one.id for one in memory.log.read(kinds=["trace_started"])])
-        assert [*kept_skills(memory.store)] == []

@@ -13,15 +13,11 @@ from tests.compiler.test_session_examples import Work
 
 from em import Memory
 from em.compiler.group import Group
-from em.compiler.proposals import group_of, open_proposals
+from em.compiler.proposals import group_of
 from em.compiler.submission import Submission, judged
 from em.errors import NotFound
 from em.runner.package import find_routine, routine_of
-from em.runner.sandbox.process import Bubblewrap
-from em.runner.script_skill import kept_skills, skills_in_use
 from em.traces.trace import Mission, ToolCall, Trace
-
-needs_bubblewrap = pytest.mark.skipif(bool(Bubblewrap.missing()), reason=Bubblewrap.missing())
 
 
 @pytest.fixture(scope="module")
@@ -222,47 +218,6 @@ def released(number: int) -> Trace:
     return trace
 
 
-SKILL = {"SKILL.md": "---\nname: release\ndescription: Release a version.\n---\nRun the script.\n"}
-SCRIPT = """\
-import json, pathlib, re, subprocess, sys
-given = json.loads(pathlib.Path(sys.argv[sys.argv.index("--input") + 1]).read_text())
-version, note = given["version"], given["note"]
-project, changes = pathlib.Path("pyproject.toml"), pathlib.Path("CHANGELOG.md")
-text, log = project.read_text(), changes.read_text()
-if len(re.findall(r'(?m)^version = "', text)) != 1 or log.count("# Changes\\n\\n") != 1:
-    sys.exit("the files are not as they were")
-old = re.search(r'(?m)^version = "(.*)"', text)[1]
-text = text.replace(f'version = "{old}"', f'version = "{version}"')
-log = log.replace("# Changes\\n\\n", f"# Changes\\n\\n- {version}: {note}\\n")
-project.write_text(text)
-changes.write_text(log)
-subprocess.run(["python", "-m", "pytest", "-q"], check=True)
-subprocess.run(["git", "commit", "-qam", version], check=True)
-"""
-RUN_TEST = 'subprocess.run(["python", "-m", "pytest", "-q"], check=True)\n'
-ENTRY = 'log = log.replace("# Changes\\n\\n", f"# Changes\\n\\n- {version}: {note}\\n")\n'
-WRONG_SCRIPTS = {
-    "hard-coded value": changed(SCRIPT, 'given["version"]', '"1.3.0"'),
-    "forgets a file": changed(SCRIPT, "changes.write_text(log)\n", ""),
-    "too greedy": changed(
-        SCRIPT, """text.replace(f'version = "{old}"', f'version = "{version}"')""",
-        "text.replace(old, version)",
-    ),
-    "drops the test": changed(SCRIPT, RUN_TEST, ""),
-    "tests before the change": changed(
-        changed(SCRIPT, RUN_TEST, ""), "project.write_text", RUN_TEST + "project.write_text"
-    ),
-    "writes twice": changed(SCRIPT, ENTRY, ENTRY + ENTRY),
-    "swaps two inputs": changed(SCRIPT, "version, note = given", "note, version = given"),
-    "ignores a test that fails": changed(SCRIPT, RUN_TEST, RUN_TEST.replace("True", "False")),
-    "loses a line at the end": changed(SCRIPT, "write_text(log)", "write_text(log.rstrip())"),
-    "changes another line": changed(
-        SCRIPT, """text.replace(f'version = "{old}"', f'version = "{version}"')""",
-        """re.sub(r'(?m)^version = ".*$', f'version = "{version}"', text)""",
-    ).replace("""len(re.findall(r'(?m)^version = "', text)) != 1 or """, ""),
-}  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def releases(memory: Memory) -> list[str]:
     return [memory.add_trace(released(number)) for number in range(4)]
@@ -282,53 +237,9 @@ def test_sessions_are_shown_by_what_they_changed(of_files: Group) -> None:
     assert len(shown["held_back"]) == 1
 
 
-@needs_bubblewrap
-def test_a_right_script_is_right_on_all_recordings(memory: Memory, releases: list[str]) -> None:
-    told = memory.propose(releases, {**SKILL, "scripts/release.py": SCRIPT})
-    assert told["accepted"], told
-    assert (told["right"], told["handed_over"], told["wrong"]) == (4, 0, 0)
-    (stored,) = kept_skills(memory.store)
-    assert (stored.ref, stored.state, [*stored.inputs]) == (
-        told["skill"], "proposed", ["note", "version"],
-    )  # fmt: skip
-    assert told["skill"] in [one.key for one in open_proposals(memory.store)]
-    assert memory.accept(told["skill"], by="ana").changed
-    assert told["skill"] not in [one.key for one in open_proposals(memory.store)]
-    assert [one.ref for one in skills_in_use(memory.store)] == [told["skill"]]
-    headless = {"SKILL.md": "Run the script.\n", "scripts/release.py": SCRIPT}
-    assert not memory.propose(releases, headless)["accepted"]
-
-
-@needs_bubblewrap
-@pytest.mark.parametrize("script", WRONG_SCRIPTS.values(), ids=WRONG_SCRIPTS.keys())
-def test_a_wrong_script_is_refused_with_the_difference(of_files: Group, script: str) -> None:
-    found = judged(of_files, Submission(files={**SKILL, "scripts/release.py": script}))
+def test_a_script_is_no_routine(of_files: Group) -> None:
+    found = judged(of_files, Submission(files={"SKILL.md": "Run it.", "release.py": "1"}))
     assert not found.is_accepted
-    assert found.differences
-
-
-@needs_bubblewrap
-@pytest.mark.parametrize(
-    "line",
-    [
-        "open('/etc/passwd')",
-        "__import__('socket').create_connection(('127.0.0.1', 80))",
-        f"open({__file__!r})",
-        "open('/em/input.json', 'w')",
-        "[0] * 10**9",
-    ],
-)
-def test_a_script_sees_nothing_but_the_copy(of_files: Group, line: str) -> None:
-    caught = "except (OSError, MemoryError):\n    pass\nelse:\n    raise SystemExit(9)\n"
-    script = f"try:\n    {line}\n{caught}"
-    found = judged(of_files, Submission(files={**SKILL, "scripts/release.py": script + SCRIPT}))
-    assert found.is_accepted, found.differences
-
-
-def test_a_skill_is_no_answer_to_calls_of_tools(of_tools: Group) -> None:
-    found = judged(of_tools, Submission(files={**SKILL, "scripts/release.py": SCRIPT}))
-    assert not found.is_accepted
-    assert "routine.yaml" in found.differences[0]
 
 
 FILES = """\

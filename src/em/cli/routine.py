@@ -47,7 +47,6 @@ from em.runner.package import (
     write_files,
 )
 from em.runner.roster import StoredRoutine, difference, stored_routine, tried_in_words, versions
-from em.runner.script_skill import ScriptSkill, about_of, find_skill, kept_skills, script_in
 from em.runner.tools import functions_of, load_module
 from em.values.canonical import Json
 
@@ -72,23 +71,19 @@ def routine() -> None:
 
 @routine.command("list")
 def list_() -> None:
-    """List every version of every stored routine, and of every script that an agent wrote."""
+    """List every version of every stored routine."""
     store = open_memory().store
     found = [stored_routine(store, one) for one in versions(store)]
-    skills = list(kept_skills(store))
 
     def text() -> None:
         rows = [_row(one) for one in found]
-        rows += [
-            (one.ref, _at(one.at), one.state, "", str(one.from_events), one.tried) for one in skills
-        ]
         if rows:
             columns = ("routine", "at", "state", "by itself", "events", "proof")
             print_table(columns, rows, may_go=("events", "at"))
         else:
             note("no stored routines; `em compile TRACE --keep` stores one")
 
-    emit({"routines": found, "skills": skills}, text)
+    emit({"routines": found}, text)
 
 
 def _row(one: StoredRoutine) -> tuple[str, ...]:
@@ -108,8 +103,7 @@ def show(ref: str, python: bool) -> None:
 
     That is its inputs, its constants, its checks with their ids and in how many recordings they
     held, and its proof: how it did on recordings, also on those that it was not learnt from. Of a
-    script that an agent wrote (`skill:NAME`), its files. Of a stored one also whether it is used by
-    itself, without asking a person, and why.
+    stored one also whether it is used by itself, without asking a person, and why.
     """
     from em.cli.outline import print_code, print_outline, print_proof
     from em.compiler.outline import outline_of
@@ -119,10 +113,6 @@ def show(ref: str, python: bool) -> None:
         files = files_in(ref)
     else:
         store = open_memory().store
-        skill = find_skill(store, ref)
-        if skill is not None:
-            emit(skill, lambda: _print_skill(skill))
-            return
         artefact = find_routine(store, ref)
         name, files = f"{artefact.name}@{artefact.version}", texts_of(artefact)
         events, standing = list(artefact.from_events), standing_of(store, artefact)
@@ -146,13 +136,6 @@ def show(ref: str, python: bool) -> None:
     shown: Json = {"routine": name, "files": files, "from_events": events}
     shown |= {"proof": tried.counts, "standing": standing}
     emit({**shown, **msgspec.to_builtins(outline_of(document))}, text)
-
-
-def _print_skill(skill: ScriptSkill) -> None:
-    for name, text in skill.files.items():
-        click.echo(f"{name}:")
-        click.echo("".join(f"  {printable(line)}\n" for line in text.splitlines()))
-    click.echo(f"{skill.ref} is {skill.state}; on recordings: {skill.tried}")
 
 
 def _print_standing(name: str, standing: Standing) -> None:
@@ -218,9 +201,6 @@ def accept(ref: str, name: str | None, no_allow: bool, yes: bool) -> int:
     grants: list[Grant] = []
 
     def agree(files: "Mapping[str, str]") -> None:
-        if ROUTINE not in files:
-            _agree_to_skill(files, is_read=yes)
-            return
         grant = grant_for(memory.store, files)
         if grant:
             grant.refuse_untrusted()
@@ -272,15 +252,6 @@ def _ask(question: str, place: str, fix: str) -> None:
         raise UsageError("can't ask for confirmation here", place=place, fix=fix)
     if not click.confirm(question, err=True):
         raise _Declined
-
-
-def _agree_to_skill(files: "Mapping[str, str]", *, is_read: bool) -> None:
-    """Show the script of a skill, and ask whether agents may run it."""
-    script = script_in(files)
-    if not is_read:
-        note(f"{printable(': '.join(about_of(files)))}\n\n{script}:")
-        note("\n".join(printable(line) for line in files[script].splitlines()))
-        _ask("May agents run this script on your files?", script, "read it, then pass --yes")
 
 
 @routine.command("withdraw")

@@ -128,8 +128,6 @@ class FileWorld(World):
         self._more = more or {}
         self._copy = Copy(self._before)
         self._ran: set[str] = set()
-        # The texts at the moment of a command that something else ran.
-        self._seen: Texts | None = None
         self.texts: Texts = self._before
         self.ended = Outcome("handed over")
 
@@ -153,22 +151,6 @@ class FileWorld(World):
         """Return the recorded call that is the same; a file is read as it is in the copy."""
         is_file = name in FILE_CHANGES or name in (FILE_TEXT, FILE_THERE)
         return None if is_file else super().find(name, args, is_write=is_write)
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the copy."""
-        return self._copy.folder
-
-    def commanded(self, call: Call, texts: Texts) -> None:
-        """Take a recorded command that something else ran when files had these texts."""
-        if self._seen is not None and texts != self._seen:
-            self._ran.clear()
-        self._seen = texts
-        self.take(call.tool, call.args, is_write=call.effect == "write")
-
-    def leave(self, reason: str) -> None:
-        """End the run, since nobody knows what would have happened."""
-        raise self._over(Outcome("handed over", reason, True))
 
     def _done(self, name: str, args: Json, *, is_write: bool) -> Call:
         path = str(args.get("file_path"))
@@ -194,8 +176,7 @@ class FileWorld(World):
         """End the run as wrong if files are not as they were, or a check was not made."""
         moment = min(self._made, len(self._course.at) - 1)
         wanted = {**self._course.at[moment], **self._more}
-        now = self._copy.texts if self._seen is None else self._seen
-        why = difference(wanted, now, self._before)
+        why = difference(wanted, self._copy.texts, self._before)
         lacks = [
             one.tool
             for one in self._course.checks[moment]
@@ -208,12 +189,8 @@ class FileWorld(World):
 
     def outcome(self, stopped: str, *, goes_on: bool = False) -> Outcome:
         """Return how the run compares with the session."""
-        now = self._copy.texts
-        if self._seen is not None and now != self._seen:
-            self._ran.clear()
-        self._seen = None
         found = super().outcome(stopped, goes_on=goes_on)
-        is_changed = now != self._before
+        is_changed = self._copy.texts != self._before
         try:
             if found.verdict == "right":
                 self._compare("at the end")

@@ -18,7 +18,7 @@ from em.compiler.kind import is_of_another_kind
 from em.compiler.match import LEAST_LIKENESS, Matcher
 from em.compiler.package_files import package_texts
 from em.compiler.sessions import is_session
-from em.compiler.submission import FORMAT, SKILLS, Submission, judged
+from em.compiler.submission import FORMAT, Submission, judged
 from em.compiler.suggestions import Suggestion, kept_from, suggest
 from em.errors import InputError, NotFound, RoutineError, UsageError
 from em.log.event import Draft, EventQuery, proposal_stream
@@ -35,7 +35,6 @@ from em.runner.package import (
     texts_of,
 )
 from em.runner.retirement import InUse
-from em.runner.script_skill import accept_skill, find_skill, keep_skill
 from em.store.protocol import Commit, Store
 from em.traces.catalogue import get_traces
 from em.traces.intake import digest
@@ -243,16 +242,10 @@ def accept(
 ) -> InUse:
     """Accept a version of a routine, or a proposal by its key: it is compiled and put in use.
 
-    A skill, `skill:NAME@VERSION`, is accepted too.
     name: of the routine that is compiled from a proposal. It must be a new one, so that a name
     never comes to mean something else.
     agree: is given the files of the package before anything is stored, and raises to stop.
     """
-    skill = find_skill(store, ref)
-    if skill is not None:
-        if agree is not None:
-            agree(skill.files)
-        return accept_skill(store, skill, by=by)
     is_proposal = not any(kept_routines(store, ref.partition("@")[0])) and any(
         one.key == ref for one in _every(store)
     )
@@ -319,7 +312,7 @@ def shown_group(store: Store, group: str | Sequence[str]) -> Json:
     Of tasks that a version in use handed over, also that version.
     """
     found = group_of(store, group)
-    shown = {"format": FORMAT + SKILLS * found.is_session, **found.shown()}
+    shown = {"format": FORMAT, **found.shown()}
     before = _next_version_of(store, group)
     if before:
         files = texts_of(find_routine(store, before))
@@ -364,8 +357,7 @@ def submit(store: Store, group: str | Sequence[str], written: Submission) -> Jso
 
     Return how often it was right, handed over and wrong, with the first differences. A routine is
     stored out of use: a person reads it and accepts it. It is the next version of a routine if that
-    handed tasks of the group over, or if it has the name of a routine of this kind. A skill is
-    stored out of use too.
+    handed tasks of the group over, or if it has the name of a routine of this kind.
     """
     recorded = group_of(store, group)
     before = _next_version_of(store, group).partition("@")[0]
@@ -373,20 +365,11 @@ def submit(store: Store, group: str | Sequence[str], written: Submission) -> Jso
         written = msgspec.structs.replace(written, name=before)
     found = judged(recorded, written)
     told = found.as_dict()
-    if not found.is_accepted:
+    if found.draft is None:
         return {**told, "next": "mend it, and send all files again"}
     events = [event for kept in recorded.traces for event in kept.event_ids]
     in_use = kept_from(store)
     added = [one.id for one in recorded.traces if one.event_ids[0] not in in_use]
-    if found.draft is None:
-        assert found.proof is not None
-        first = recorded.cases[0]
-        given = sorted({**first.inputs, **written.inputs.get(first.name, {})})
-        skill = keep_skill(store, written.files, found.proof, given, events)
-        why = "a person must read its script"
-        _propose_version(store, skill.ref, skill.tried, recorded.traces, added, why)
-        next_ = f"a person reads it and says: em routine accept {skill.ref}"
-        return {**told, "skill": skill.ref, "proof": skill.tried, "next": next_}
     name = found.draft.name
     if name != before and is_of_another_kind(store, name, recorded.traces, {}):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Submission: a routine or a skill that an agent, a model or a person wrote, and how it is judged.
+"""Submission: a routine that an agent, a model or a person wrote, and how it is judged.
 
 em lets in what is proved, whoever wrote it. It is run on every recording of its group, also on
 those that its author was not shown, in a copy of the recorded files and with the recorded tools. It
@@ -26,7 +26,6 @@ from em.compiler.group import Case, Group
 from em.compiler.package_files import render_udfs
 from em.compiler.replay_world import POLICIES, Outcome, Recording, World, program_of
 from em.compiler.routine_text import routine_text
-from em.compiler.script_run import script_of
 from em.compiler.variation import FAILED, Beside
 from em.errors import EmError
 from em.runner.expressions.functions import FUNCTIONS
@@ -86,17 +85,12 @@ for_each {over: {name: list expression}, steps}; prompt.user {prompt: {message, 
 text. `when`, `check` and the lists of `over` are bare expressions in Jinja2 (its sandbox).
 Functions there: """
 FORMAT += f"{', '.join(sorted(FUNCTIONS))}, and those of udf.py.\n"
-SKILLS = """\
-Or send a skill: SKILL.md and one script in Python, started in the folder of the files with
---input FILE: the inputs as JSON. It runs the recorded programs by their names, as they were
-recorded, and ends with another code than 0 if something is not as it should be.
-"""
 _HEAD = ("tools", "steps")
 """The only fields that an author may write where em learnt a routine itself."""
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wrote. files: by name: routine.yaml and udf.py, or SKILL.md and a script.
+    """What somebody wrote. files: by name: routine.yaml and udf.py.
 
     inputs: by recording, where they are others than those that are shown. author: as it is marked.
     name: of the routine, in place of the one that em found.
@@ -109,10 +103,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """How a submission did. draft: the routine; None if it is refused, or a skill.
-
-    differences: why it is refused; empty if it is not.
-    """
+    """How a submission did. draft: the routine; None if `differences` say why it is refused."""
 
     proof: Proof | None = None
     differences: Sequence[str] = ()
@@ -178,16 +169,9 @@ class _Judging:
 
     def judged(self) -> Judged:
         files = self._submission.files
-        if ROUTINE not in files:
-            script = script_of(files, self._group.tools)
-            if not self._group.is_session:
-                raise Refused(
-                    "a skill is tried on recordings that changed files; these called tools, so"
-                    f" write {ROUTINE}"
-                )
-            return self._tried(script.run, {}, None)
-        if unknown := sorted(files.keys() - {ROUTINE, UDF}):
-            raise Refused(f"the file {unknown[0]!r} is not taken: send {ROUTINE} and {UDF}")
+        unknown = sorted(files.keys() - {ROUTINE, UDF})
+        if unknown or ROUTINE not in files:
+            raise Refused(f"send {ROUTINE} and {UDF}, got {', '.join(sorted(files)) or 'nothing'}")
         code = files.get(UDF, "")
         document = self._document(files[ROUTINE], code or self._given())
         with self._functions(code) as functions:
@@ -253,14 +237,14 @@ class _Judging:
 
     # --- trials
 
-    def _tried(self, run: Run, functions: Mapping[str, Function], document: Json | None) -> Judged:
+    def _tried(self, run: Run, functions: Mapping[str, Function], document: Json) -> Judged:
         group = self._group
-        schema = {} if document is None else document.get("input_schema") or {}
+        schema = document.get("input_schema") or {}
         recordings = [self._recording(case, document) for case in group.cases]
         wrong: list[str] = []
         for case, recording in zip(group.cases, recordings, strict=True):
             wrong += self._as_recorded(case, recording, run, schema)
-        if not wrong and self._right and document is not None:
+        if not wrong and self._right:
             wrong += self._idle(document)
         pairs = [*zip(group.cases, recordings, strict=True)]
         if not wrong and group.is_session:
@@ -269,31 +253,25 @@ class _Judging:
                 for case, rec in pairs[:MOST_OTHERWISE]
                 for one in _otherwise(group, case, rec, run)
             ]
-        elif not wrong and document is not None and group.draft is not None:
-            theirs = _with_secrets_given(group.draft.document)
-            mine = _with_secrets_given(document)
-            # A person may strike checks later: what it then does must be right too.
-            both = [Beside(theirs, mine, functions, is_loose=one) for one in (False, True)]
+        elif not wrong and group.draft is not None:
+            beside = Beside(
+                _with_secrets_given(group.draft.document), _with_secrets_given(document), functions
+            )
             found = (
-                f"{case.name}: {one}"
-                for beside in both
-                for case, rec in pairs
-                for one in beside.differences(rec)
+                f"{case.name}: {one}" for case, rec in pairs for one in beside.differences(rec)
             )
             wrong += islice(found, MOST_DIFFERENCES)
         proof = self._proof()
         differences = wrong or self._too_little(proof)
-        if differences or document is None:
+        if differences:
             return Judged(proof=proof, differences=differences[:MOST_DIFFERENCES])
         return Judged(proof=proof, draft=self._draft(document, recordings, proof))
 
-    def _recording(self, case: Case, document: Json | None) -> Recording:
+    def _recording(self, case: Case, document: Json) -> Recording:
         inputs = self._submission.inputs.get(case.name, case.inputs)
         for _, value in scalars(inputs):
             if not identical(inputs, case.inputs) and not _is_said(value, case):
                 raise Refused(f"{case.name}: {short(value)} stands in no request and no input")
-        if document is None:
-            return Recording(inputs, case.calls)
         plain = _with_secrets_given(document)
         return Recording.given({**case.inputs, **inputs}, case.calls, plain)
 

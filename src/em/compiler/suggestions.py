@@ -29,7 +29,6 @@ from em.errors import EmError
 from em.runner.acceptance import why_waiting
 from em.runner.card import retired_refs
 from em.runner.package import kept_routines
-from em.runner.script_skill import KIND as SKILLS
 from em.runner.trial import TrialCounts, Trials
 from em.store.protocol import Store
 from em.traces.catalogue import get_traces, trace_rows
@@ -364,14 +363,14 @@ def _proved(one: Suggestion, store: Store) -> Suggestion:
 
 
 def kept_from(store: Store, *, proposed: bool = False) -> dict[str, str]:
-    """Map the events from which routines and skills in use were made to `name@version` of those.
+    """Map the events from which routines in use were made to `name@version` of those.
 
     proposed: also of those that wait for a person.
     """
     retired = retired_refs(store) if proposed else frozenset[str]()
     return {
         event: one.ref
-        for one in (*kept_routines(store), *store.artefacts(SKILLS))
+        for one in kept_routines(store)
         if one.body is not None
         if one.retired_at is None or (proposed and one.ref not in retired)
         for event in one.from_events

@@ -58,7 +58,6 @@ HOMES: Mapping[str, str] = {
     "routine_retired": "em.runner.retirement",
     "routine_restored": "em.runner.retirement",
     "routine_accepted": "em.runner.acceptance",
-    "skill_accepted": "em.runner.script_skill",
     "acceptance_withdrawn": "em.runner.acceptance",
     "routine_proposed": "em.compiler.proposals",
     "proposal_told": "em.compiler.proposals",

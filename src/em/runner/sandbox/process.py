@@ -349,12 +349,7 @@ class Bubblewrap(Confined):
 
     def command(self) -> list[str]:
         """Return bwrap with the folders that it shows, and Python."""
-        return [*self.alone(), "--remount-ro", "/", "--chdir", "/", "--", sandbox.interpreter()]
-
-    @staticmethod
-    def alone() -> list[str]:
-        """Return bwrap with what every process sees; more folders and a program are to follow."""
-        return [*_prefix()]
+        return [*_prefix(), "--remount-ro", "/", "--chdir", "/", "--", sandbox.interpreter()]
 
     @classmethod
     @lru_cache(maxsize=1)

@@ -114,15 +114,9 @@ def _accepted(desk: "Desk", asked: Accept, agreed: str) -> "Json | _Shown":
 
 def _shown(desk: "Desk", files: Mapping[str, str]) -> _Shown:
     from em.runner.package import ROUTINE, parse_yaml, trials_of
-    from em.runner.script_skill import about_of, script_in
     from em.runner.tools import one_line
     from em.runner.tools.grant import grant_for
 
-    if ROUTINE not in files:
-        name, about = about_of(files)
-        script = files[script_in(files)]
-        words = f"May agents run the script of the skill {name} on your files?\n{about}\n\n{script}"
-        return _Shown(words, None, content_hash(msgspec.json.encode([words, dict(files)])))
     text = files[ROUTINE]
     document = parse_yaml(text.encode(), ROUTINE)
     grant = grant_for(desk.store, files)

@@ -140,9 +140,7 @@ class Propose(Arguments, frozen=True):
     """A group of recorded tasks, and the routine for them."""
 
     group: Annotated[str, _about("Without it: all groups.")] | None = None
-    files: Annotated[
-        dict[str, str], _about("routine.yaml and udf.py, or a skill's. Without: recordings.")
-    ] = {}
+    files: Annotated[dict[str, str], _about("routine.yaml and udf.py. Without: recordings.")] = {}
     inputs: Annotated[dict[str, Json], _about("By recording, where others than shown.")] = {}
     name: Annotated[str, _about("Of the routine.")] | None = None
 
