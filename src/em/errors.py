@@ -56,6 +56,7 @@
     ├── StoreError            the store failed; what it held before is still there
     │   ├── NotADatabase      the file is not a database of em
     │   ├── NewerDatabase     the database was written by a newer em
+    │   ├── OlderDatabase     the database was written by an em that this one can't follow
     │   ├── StoreBusy         another writer held the lock for the whole busy timeout
     │   ├── StoreReadOnly     the file, folder or server is read-only
     │   ├── StoreFull         no space left
@@ -440,6 +441,12 @@ class NewerDatabase(StoreError):
     """The database was written by a newer em."""
 
     code = "newer_database"
+
+
+class OlderDatabase(StoreError):
+    """The database was written by an em whose tables this one does not know."""
+
+    code = "older_database"
 
 
 class StoreBusy(StoreError):

@@ -1,6 +1,5 @@
 """What a database holds is data until its user trusts the database."""
 
-import gzip
 import os
 import shutil
 from collections.abc import Callable
@@ -9,7 +8,6 @@ from pathlib import Path
 import pytest
 from em_command import em
 
-from em import Memory
 from em.errors import UntrustedDatabase
 from em.store.postgres import PostgresStore
 from em.store.sqlite import SqliteStore
@@ -30,7 +28,6 @@ steps:
   - {id: s1, type: return, value: "{{ 41 + 1 }}"}
 """
 THEIRS = {"XDG_DATA_HOME": "/nonexistent/theirs"}
-OLD = Path(__file__).parent.parent / "forgetting" / "schema_4.db.gz"
 
 
 @pytest.fixture(autouse=True)
@@ -112,18 +109,6 @@ def test_a_copy_that_comes_back_to_another_place_is_not_trusted() -> None:
     shutil.copy(".em/em.db", "copy/em.db")
     assert em("state", "show", "ana", "--db", "copy/em.db").code == 1
     assert em("state", "show", "ana").code == 0
-
-
-def test_a_memory_of_an_older_em_goes_on_after_one_command(tmp_path: Path) -> None:
-    Path("old.db").write_bytes(gzip.decompress(OLD.read_bytes()))
-    with Memory("old.db") as memory:
-        assert memory.log.verify().ok
-        subject = next(artefact.name for artefact in memory.store.artefacts("state"))
-    refused = em("state", "show", subject, "--db", "old.db")
-    assert refused.code == 1
-    command = refused.err.partition("run: em ")[2].rstrip(")\n").split()
-    assert em(*command, "--yes").code == 0
-    assert em("state", "show", subject, "--db", "old.db").code == 0
 
 
 def test_postgres_has_an_id_and_is_trusted_where_em_made_it(

@@ -1,10 +1,8 @@
 """A marker about a subject comes in through every entrance, and is nowhere once forgotten."""
 
-import gzip
 import re
 import subprocess
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -12,7 +10,6 @@ import pytest
 from planting import ENTRANCES, Garden
 
 from em import Memory
-from em.errors import NotFound
 
 ANA, BOB = "quokkaana", "wombatbob"
 
@@ -79,34 +76,3 @@ def test_a_forgotten_marker_is_nowhere_and_another_subjects_is_untouched(
         assert left == {one for one in planted if one.startswith(BOB)}
         assert memory.log.verify().ok
         assert memory.recall("lives", subject="bob")[0].text
-
-
-def test_a_marker_of_an_older_database_is_found_and_forgotten(tmp_path: Path) -> None:
-    """The database was written by em of schema 4, whose runs had no subjects and stated no edges.
-
-    It has observations, records, states, traces, lessons, a compiled routine with its runs,
-    workflows that recalled one subject and read each other's runs, with an inner run and a call
-    with an effect, and responses of the service, about ana and about bob.
-    """
-    folder = tmp_path / "database"
-    folder.mkdir()
-    packed = Path(__file__).with_name("schema_4.db.gz").read_bytes()
-    (folder / "em.db").write_bytes(gzip.decompress(packed))
-    planted = in_files(folder)
-    assert len({one for one in planted if one.startswith(ANA)}) > 15
-    with Memory(folder / "em.db") as memory:
-        assert memory.log.verify().ok
-        runs = {event.stream for event in memory.log.read(kinds="workflow_started")}
-        erasure = memory.forget(subject="ana")
-        assert erasure.scrubbed
-        left = in_files(folder)
-        assert {one for one in left if one.startswith(ANA)} == set()
-        assert left == {one for one in planted if one.startswith(BOB)}
-        assert memory.log.verify().ok
-        # What the call with an effect did is not known any more: it is not made again.
-        cut = {event.stream for event in memory.log.read() if event.erased} & runs
-        flow = memory.workflows()
-        for stream in cut:
-            run_id = stream.removeprefix("run/")
-            with suppress(NotFound):
-                assert flow.result(run_id).status in ("ok", "forgotten")

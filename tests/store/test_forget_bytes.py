@@ -14,7 +14,6 @@ from em import Memory
 from em.log.event import Draft, EventQuery
 from em.log.verify import verify
 from em.store import Commit
-from em.store.migrations import MIGRATIONS
 from em.store.postgres import TABLES, PostgresStore
 from em.store.protocol import ArtefactDraft, Record, RequestOutcome
 from em.store.sqlite import SqliteStore
@@ -153,18 +152,6 @@ def test_when_postgres_says_scrubbed_no_file_of_its_tables_has_the_words(
     assert held_by_server(postgres_store) == []
     assert postgres_store.artefact("state", "a", 1) is not None
     assert verify(postgres_store).ok
-
-
-def test_postgres_samples_of_an_older_database_go_when_it_forgets(
-    postgres_store: PostgresStore,
-) -> None:
-    plant(postgres_store)
-    for column in ("body", "id"):
-        run_sql(postgres_store, f"ALTER TABLE records ALTER {column} SET STATISTICS -1")
-    migration = MIGRATIONS[4].postgres.split(";\n")
-    run_sql(postgres_store, "ANALYZE records", *filter(str.strip, migration))
-    assert postgres_store.erase(["m", "n", "l"]).scrubbed
-    assert held_by_server(postgres_store) == []
 
 
 def test_a_table_that_postgres_may_not_rewrite_is_not_called_scrubbed(

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from em.errors import (
-    NewerDatabase,
     NotADatabase,
     NotFound,
     StoreBusy,
@@ -211,17 +210,6 @@ def test_an_empty_file_becomes_a_log(tmp_path: Path) -> None:
     with SqliteStore(path) as store:
         append(store, note("1"))
     assert_intact(path, 1)
-
-
-def test_a_database_from_the_future_is_refused_untouched(tmp_path: Path) -> None:
-    path = tmp_path / "em.db"
-    SqliteStore(path).close()
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version=99")
-    connection.close()
-    with pytest.raises(NewerDatabase) as caught:
-        SqliteStore(path)
-    assert caught.value.fix == "upgrade em-core"
 
 
 def test_a_lock_held_too_long_is_said_after_the_busy_timeout(tmp_path: Path) -> None:

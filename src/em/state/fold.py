@@ -492,7 +492,7 @@ def _fold_extractions(
                 seen = Seen(item["record"], tuple(item["events"]), read.at, read.recorded_at)
                 grouped[item["type"]].append(GivenRecord(seen, read.source, read))
         for item in extraction.facts:
-            if item.get("op") not in ("same", "doubt"):  # a doubt is of an older version
+            if item.get("op") != "same":
                 used.update(item["events"])
                 entry = _entry(item, extraction.method, material, (at, recorded_at))
                 key = tuple(item.get("key") or ())

@@ -58,8 +58,7 @@ class Knowledge:
                 facts = msgspec.convert(record.body["facts"], dict[str, list[Entry]])
                 for field, entries in facts.items():
                     key = fact_key(type_.given, record.body["key"], field)
-                    valued = [one for one in entries if one.status != "doubted"]
-                    self._entries.setdefault(key, []).extend(valued)
+                    self._entries.setdefault(key, []).extend(entries)
 
     def _add_rows(self, type_: TypeSchema, stored: Iterable[Record]) -> None:
         given = {field.name: field.given for field in type_.fields.values()}

@@ -28,11 +28,11 @@ UNSTRUCTURED = "~unstructured"
 """The type under which observations are listed that could not be structured."""
 
 Severity = Literal["info", "warning", "high", "critical"]
-Status = Literal["decided", "confirmed", "stated", "inferred", "doubted"]
-"""How sure a value is. Entries that are `doubted` are of an older version and count for nothing."""
+Status = Literal["decided", "confirmed", "stated", "inferred"]
+"""How sure a value is."""
 Verdict = Literal["proposed", "accepted", "rejected"]
-How = Literal["", "record", "pattern", "model", "agent", "decision"]
-"""How em came to know a fact; empty and by a pattern in states of older versions."""
+How = Literal["record", "model", "agent", "decision"]
+"""How em came to know a fact."""
 PolicyName = Literal["latest", "source", "confirmed", "ask"]
 
 
@@ -178,7 +178,7 @@ class Entry(msgspec.Struct, frozen=True):
     events: list[str]
     source: str = ""
     status: Status = "stated"
-    how: How = ""
+    how: How = "record"
     words: str = ""
     speaker: str = ""
     origin: Source = "own"
@@ -194,7 +194,7 @@ class Extraction(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     from_events: list[str]
-    method: Literal["agent", "model", "pattern"]
+    method: Literal["agent", "model"]
     model: str = ""
     records: list[Json] = []
     facts: list[Json] = []

@@ -300,11 +300,7 @@ class State:
             assert record.body is not None
             facts = msgspec.convert(record.body["facts"], dict[str, list[Entry]])
             shown = {
-                field: [
-                    entry
-                    for entry in entries
-                    if self._is_in_view(entry.at, entry.recorded_at) and entry.status != "doubted"
-                ]
+                field: [entry for entry in entries if self._is_in_view(entry.at, entry.recorded_at)]
                 for field, entries in facts.items()
             }
             if any(shown.values()):

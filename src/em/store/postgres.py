@@ -160,9 +160,6 @@ TABLES = (
 """The tables that hold content, or what points to it."""
 LOCK_STEP = 1.0
 """Seconds to wait for a table at a time when scrubbing: others queue behind who waits."""
-_SAMPLES = "pg_catalog.pg_statistic"
-SAMPLES_PENDING = "samples_pending"
-"""The flag with the file of the server's samples that has values of em's columns."""
 _OLDER_READERS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
     " AND pid <> pg_backend_pid() AND age(backend_xmin) > age(%s::xid)"
@@ -554,10 +551,11 @@ class PostgresStore(SqlStore):
                 "number INTEGER PRIMARY KEY, applied_at TIMESTAMPTZ NOT NULL DEFAULT now())"
             )
             for step in pending(_schema(session), self._place):
-                for statement in postgres_statements(step.postgres):
+                for statement in postgres_statements(step):
                     session.execute(statement)
-                step.then(session)
                 session.execute("INSERT INTO em_schema(number) VALUES (?)", (step.number,))
+            if current == 0:
+                self._name_database(session)
         if current == 0:
             self.database.note_as_own()
 
@@ -592,7 +590,6 @@ class PostgresStore(SqlStore):
             try:
                 for table in TABLES:
                     self._rewrite(connection, table, deadline)
-                self._drop_samples(session, deadline)
             finally:
                 self._configure(connection)
         self._scrub_done(mark)
@@ -618,18 +615,6 @@ class PostgresStore(SqlStore):
             if time.monotonic() > deadline:
                 raise self._unfinished(problem)
             time.sleep(0.05)
-
-    def _drop_samples(self, session: PostgresSession, deadline: float) -> None:
-        """Write the server's samples anew, if it took some of content before migration 5."""
-        row = session.execute(
-            "SELECT value = pg_relation_filenode(?)::text FROM flags WHERE name = ?",
-            (_SAMPLES, SAMPLES_PENDING),
-        ).fetchone()
-        if row is None:
-            return
-        if row[0]:
-            self._rewrite(session.connection, _SAMPLES, deadline)
-        session.execute("DELETE FROM flags WHERE name = ?", (SAMPLES_PENDING,))
 
     def _unfinished(self, problem: str) -> StoreBusy:
         fix = "once that is settled, run `em forget --finish`"

@@ -26,7 +26,6 @@ from em.log.chain import (
     RECORDS,
     SALT_BYTES,
     START,
-    STREAM,
     Entry,
     Holding,
     hash_artefact,
@@ -237,36 +236,3 @@ def _pages(session: SqlSession, columns: str, table: str, keys: int) -> Iterator
     while rows:
         yield from rows
         rows = session.execute(sql.format(beyond), rows[-1][:keys]).fetchall()
-
-
-def fill_register(session: SqlSession) -> None:
-    """Enter what a database held before it had a register, as it is."""
-    _fill_streams(session)
-    for row in _pages(session, "id, kind, name, version, hash, created_at, body", "artefacts", 1):
-        if row[-1] is not None:
-            seal = new_seal(*row[:-1])
-            session.execute("UPDATE artefacts SET seal = ? WHERE id = ?", (seal, row[0]))
-    append_entries(session, map(_artefact_item, _pages(session, _ARTEFACT, "artefacts", 1)))
-    tally = Tally()
-    sealed: list[tuple[Any, ...]] = []
-    for row in _pages(session, "subject, type, id, body, from_events", "records", 3):
-        seal = new_seal(*row)
-        tally.add(row[0], seal)
-        sealed.append((seal, *row[:3]))
-    session.executemany(
-        "UPDATE records SET seal = ? WHERE subject = ? AND type = ? AND id = ?", sealed
-    )
-    tally.save(session)
-
-
-def _fill_streams(session: SqlSession) -> None:
-    sql = (
-        "SELECT e.stream, e.pos, e.hash FROM events AS e JOIN ("
-        " SELECT stream, MAX(pos) AS pos FROM events WHERE stream > ?"
-        " GROUP BY stream ORDER BY stream LIMIT ?) AS h"
-        " ON h.stream = e.stream AND h.pos = e.pos ORDER BY e.stream"
-    )
-    last = ""
-    while rows := session.execute(sql, (last, PAGE)).fetchall():
-        append_entries(session, [(STREAM, *row) for row in rows])
-        last = rows[-1][0]

@@ -287,31 +287,16 @@ ANALYSED = "analysis"
 """The flag that holds the number of the analysis which made the passages."""
 
 
-LESSONS_MISSING = "lessons_not_indexed"
-"""The flag that a migration sets when lessons must still be indexed."""
-
-
 def is_current(session: SqlSession) -> bool:
     """Return whether everything is indexed by this em's analysis."""
-    return _is_analysed(session) and _flag(session, LESSONS_MISSING) is None
-
-
-def _is_analysed(session: SqlSession) -> bool:
-    return _flag(session, ANALYSED) == str(ANALYSIS)
-
-
-def _flag(session: SqlSession, name: str) -> str | None:
-    row = session.execute("SELECT value FROM flags WHERE name = ?", (name,)).fetchone()
-    return None if row is None else str(row[0])
+    row = session.execute("SELECT value FROM flags WHERE name = ?", (ANALYSED,)).fetchone()
+    return row is not None and row[0] == str(ANALYSIS)
 
 
 def bring_up_to_date(session: SqlSession, table: PassageTable) -> None:
-    """Index what another analysis indexed or a migration left, in the caller's transaction."""
-    if not _is_analysed(session):
+    """Index what another analysis indexed, in the caller's transaction."""
+    if not is_current(session):
         _reindex(session, table)
-    elif _flag(session, LESSONS_MISSING) is not None:
-        _reindex_lessons(session, table)
-    session.execute("DELETE FROM flags WHERE name = ?", (LESSONS_MISSING,))
 
 
 def _reindex_lessons(session: SqlSession, table: PassageTable) -> None:

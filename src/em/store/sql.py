@@ -199,7 +199,7 @@ class SqlIndex(SearchIndex, PassageTable, ABC):
             return vectors.without_vector(session, identity, within, limit)
 
     def bring_up_to_date(self) -> None:
-        """Index what another analysis indexed or a migration left."""
+        """Index what another analysis indexed."""
         with self._reading() as session:
             if search_index.is_current(session):
                 return
@@ -246,6 +246,11 @@ class SqlStore(ABC):
                 fix="restore a backup, or import its `em log export` into a new one",
             )
         return Database(row[0], self._own_place)
+
+    def _name_database(self, session: SqlSession) -> None:
+        """Give a new database the id by which its user's list of trusted databases knows it."""
+        sql = "INSERT INTO flags(name, value) VALUES ('database_id', ?) ON CONFLICT DO NOTHING"
+        session.execute(sql, (new_id(),))
 
     @property
     def _own_place(self) -> str:

@@ -29,7 +29,7 @@ from em.errors import (
 from em.log.event import Event
 from em.redaction.redactor import Redactor
 from em.store.events import PageQuery, bounded
-from em.store.migrations import pending, statements
+from em.store.migrations import pending, sqlite_statements
 from em.store.preparation import PreparedEvent
 from em.store.protocol import SHAPE_BITS, Health, Within
 from em.store.search_index import PassageRow, numbers_of, time_conditions
@@ -658,11 +658,12 @@ class SqliteStore(SqlStore):
             is_new = session.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
             # Another process may have migrated meanwhile: check again under the lock.
             for step in pending(self._schema(session), self._path):
-                for statement in statements(step.sqlite):
+                for statement in sqlite_statements(step):
                     session.execute(statement)
-                step.then(session)
                 session.execute(f"PRAGMA application_id={APPLICATION_ID}")
                 session.execute(f"PRAGMA user_version={step.number}")
+            if is_new:
+                self._name_database(session)
         if is_new:
             self.database.note_as_own()
 
