@@ -76,7 +76,7 @@ def fill(engine: Any, state: State, of_task: int, others: int) -> None:
     from em.log.event import Draft
     from em.store import Commit
     from em.store.protocol import ArtefactDraft
-    from em.values.ids import new_id
+    from em.values.times import new_id
 
     for number in range(of_task):
         state.number = number

@@ -17,8 +17,7 @@ from em.store.anchor import anchor
 from em.store.log import Log
 from em.store.protocol import Store, Within
 from em.values.canonical import Json, canonical
-from em.values.ids import new_id
-from em.values.times import Moment, moment
+from em.values.times import Moment, moment, new_id
 
 if TYPE_CHECKING:
     from typing import Unpack

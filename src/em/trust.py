@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from em.errors import UntrustedDatabase, UsageError
-from em.values.paths import path_from_text, path_to_text, shown
+from em.values.files import path_from_text, path_to_text, shown
 
 FOLDERS = "EM_TRUSTED_FOLDERS"
 """The variable with folders that are trusted with all below them, whatever they hold."""

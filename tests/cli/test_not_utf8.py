@@ -19,7 +19,7 @@ from em.errors import UsageError
 from em.serve.guard import body_of, log_line
 from em.traces.watch import Watch
 from em.trust import trust_folder
-from em.values.paths import path_from_text, path_to_text, shown
+from em.values.files import path_from_text, path_to_text, shown
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "traces"))
 

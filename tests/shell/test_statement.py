@@ -2,7 +2,7 @@
 
 import pytest
 
-from em.shell.statement import statements
+from em.shell.syntax import statements
 
 
 @pytest.mark.parametrize(

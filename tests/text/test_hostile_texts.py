@@ -10,7 +10,7 @@ import pytest
 
 from em.shell.programs import doing_of
 from em.traces.outcomes import outcome_of_call
-from em.values.example_shape import shape, without_personal_data
+from em.values.leaves import shape, without_personal_data
 
 SIZE = 600_000
 HOSTILE = {

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from em.text import terms
-from em.text.stems import stem
-from em.text.terms import PIECE, length_of, pieces, shape_of, words_of
+from em.text.terms import PIECE, length_of, pieces, shape_of, stem, words_of
 
 AT = datetime(2025, 4, 7, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from em.values.example_shape import shapes, without_personal_data
+from em.values.leaves import shapes, without_personal_data
 
 
 @pytest.mark.parametrize(

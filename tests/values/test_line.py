@@ -2,8 +2,7 @@
 
 import pytest
 
-from em.values.json_schema import limits_text, misfit
-from em.values.line import FORMATS
+from em.values.json_schema import FORMATS, limits_text, misfit
 
 HIDDEN = ("a\nb", "a\x00b", "a\u202eb", "a\u200bb", "a\u2028b", " a", "a ", "\u0410da", "\uff21da")
 

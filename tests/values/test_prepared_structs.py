@@ -6,7 +6,7 @@ import sys
 CODE = """
 import sys, threading
 import msgspec
-from em.values.structs import prepare_structs
+from em.values.canonical import prepare_structs
 
 sys.setswitchinterval(1e-6)
 kinds = [

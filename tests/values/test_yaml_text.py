@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from em.errors import InputError
-from em.values.yaml_text import with_items
+from em.values.strict_yaml import with_items
 
 PATH = ("allow", "commands")
 

@@ -9,7 +9,7 @@ from em import Memory
 from em.log.event import Draft, job_stream
 from em.settings import WorkSettings
 from em.state.schema import KIND
-from em.values.ids import new_id
+from em.values.times import new_id
 from em.work.database import Database
 from em.work.job import read_job
 from em.work.ledger import Ledger

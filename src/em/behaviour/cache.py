@@ -34,9 +34,8 @@ from em.store.anchor import anchor
 from em.store.protocol import Artefact, ArtefactDraft, Committed
 from em.traces.trace import trace_events
 from em.values.canonical import Json, identical
-from em.values.ids import new_id, new_ids
 from em.values.leaves import differences
-from em.values.times import now
+from em.values.times import new_id, new_ids, now
 
 TASKS_LOADED = 1_024
 _NEWEST = EventQuery(limit=1, newest=True)

@@ -18,7 +18,7 @@ from em.clients.skill import SKILL, Skill
 from em.errors import EmError, UsageError
 from em.memory import Memory
 from em.settings import Settings
-from em.values.paths import is_unicode
+from em.values.files import is_unicode
 
 _client = click.argument("client", type=click.Choice([*AGENTS]))
 _dry = click.option("--dry-run", is_flag=True, help="Show what is done, and do nothing.")

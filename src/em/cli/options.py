@@ -23,8 +23,7 @@ from em.runner.tools import ToolRegistry
 from em.runner.tools.permissions import settings_for
 from em.settings import AllowSettings, Settings, memory_above, repository_root
 from em.store.protocol import Store
-from em.values.files import open_file, reading_from, skip_bom
-from em.values.paths import is_unicode, shown
+from em.values.files import is_unicode, open_file, reading_from, shown, skip_bom
 from em.values.times import moment
 
 if TYPE_CHECKING:

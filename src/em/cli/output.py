@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from em.errors import EmError
-from em.values.paths import shown, shown_json
+from em.values.files import shown, shown_json
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn

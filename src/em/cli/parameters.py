@@ -8,7 +8,7 @@ import click
 from click.types import StringParamType
 
 from em.errors import UsageError
-from em.values.paths import is_unicode, shown
+from em.values.files import is_unicode, shown
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -77,7 +77,7 @@ from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import Settings
 from em.store.protocol import Store
 from em.values import json_schema
-from em.values.ids import new_id
+from em.values.times import new_id
 
 if TYPE_CHECKING:
     from em.compiler.match import Match

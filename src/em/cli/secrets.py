@@ -73,7 +73,7 @@ def _look(
     """Look at a file, and write its copy. One that can't be read is an error if it was named."""
     from em.clients.exposure import SearchedFile, look, place_of_copy, write_copy
     from em.redaction.masker import Echoes
-    from em.values.paths import shown
+    from em.values.files import shown
 
     echoes = Echoes()
     try:

@@ -20,7 +20,7 @@ from em.settings import FILE, folder_hash, is_folder_trusted, named_settings
 from em.trust import Trusted, content_hash, revoke
 from em.trust import trust as trust_content
 from em.values.canonical import Json
-from em.values.paths import path_to_text
+from em.values.files import path_to_text
 
 
 @command("trust")

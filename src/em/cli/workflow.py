@@ -52,9 +52,8 @@ from em.runner.history import STATUSES, RunFilter, RunSummary, find_runs
 from em.runner.journal import how_to_resume
 from em.runner.package import keep_routine, write_files
 from em.runner.tools import ToolRegistry
-from em.values.ids import new_id
 from em.values.mismatch import closest
-from em.values.times import parse_duration
+from em.values.times import new_id, parse_duration
 from em.workflows.definition import WorkflowDef, WorkflowFile, typed_params
 from em.workflows.inspection import (
     Rehearsed,

@@ -25,7 +25,7 @@ from em.traces.transcripts import (
     refuse_compressed,
     values_of,
 )
-from em.values.paths import shown
+from em.values.files import shown
 
 _PORTION = 1 << 20
 """Bytes of lines that are searched together."""

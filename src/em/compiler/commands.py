@@ -18,9 +18,8 @@ from em.runner.tools.coding import BOOKKEEPING, OWN_SERVER, SHELLS, Run, command
 from em.settings import Settings
 from em.shell.form import form_of
 from em.shell.programs import Programs, known_programs, read_command, read_programs
-from em.shell.statement import statements
 from em.shell.status import settled, status_of
-from em.shell.syntax import Opaque, Simple, parse
+from em.shell.syntax import Opaque, Simple, parse, statements
 from em.traces.outcomes import check_of
 from em.traces.trace import ToolCall, Trace
 from em.values.call import Effect

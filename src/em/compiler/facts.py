@@ -27,7 +27,7 @@ from em.compiler.places import (
     lists_in,
     plain,
 )
-from em.values import line
+from em.values import json_schema
 from em.values.canonical import Json, same
 from em.values.leaves import is_by_id
 from em.values.times import is_clock, is_date
@@ -526,11 +526,11 @@ def text_look(values: Sequence[str], *, is_open: bool = False) -> Json:
 
 def _signs(values: Sequence[str]) -> Json:
     """Return which signs texts had: those of codes, those of names, or those of plain lines."""
-    if all(is_code(value) and line.is_code(value) for value in values):
+    if all(is_code(value) and json_schema.is_code(value) for value in values):
         return {"format": "code"}
     if all(value.isalpha() for value in values if value):
         return {"format": "name"}
-    return {"format": "line"} if all(map(line.is_line, values)) else {}
+    return {"format": "line"} if all(map(json_schema.is_line, values)) else {}
 
 
 def content(values: Sequence[Any]) -> Json:

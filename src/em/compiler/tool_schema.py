@@ -8,7 +8,7 @@ from em.runner.public_form import described_input, description_of
 from em.runner.routine import Routine
 from em.runner.tools import one_line, tool_name
 from em.values.canonical import Json
-from em.values.line import FORMATS
+from em.values.json_schema import FORMATS
 
 _NOTES = frozenset({"title", "default", "examples", "$schema", "$comment"})
 _NOT_STRICT = frozenset({"minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties"})

@@ -29,7 +29,7 @@ from em.store.protocol import (
 )
 from em.traces.trace import Outcome, Source
 from em.values.canonical import Json
-from em.values.ids import new_id
+from em.values.times import new_id
 
 Polarity = Literal["failure", "success"]
 How = Literal["recovery", "model", "given", "difference", "dead_end", "failed_check"]

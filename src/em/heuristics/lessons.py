@@ -39,7 +39,7 @@ from em.store import redactor_of
 from em.store.protocol import Store
 from em.traces.catalogue import get_traces, trace_ids
 from em.traces.trace import KeptTrace, Outcome, Source, Trace, as_kept, least_trusted, trace_events
-from em.values.ids import new_id
+from em.values.times import new_id
 
 Sees = Callable[[str | None], bool]
 

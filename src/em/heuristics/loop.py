@@ -26,7 +26,7 @@ from em.log.kinds import Edge, event_body, event_flow
 from em.store.protocol import Commit, Store
 from em.traces.recorder import RecordedCall, Recorder
 from em.traces.trace import Message, Outcome, TraceEvent, read_trace, trace_events
-from em.values.ids import new_id
+from em.values.times import new_id
 
 LoopStatus = Literal["success", "limit", "interrupted"]
 

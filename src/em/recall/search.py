@@ -22,8 +22,7 @@ from em.recall.rank import (
 )
 from em.recall.reranker import RERANKED, Rerank, reranked
 from em.store.protocol import SHAPE_BITS, Passage, PassageMark, SearchIndex, Store, Within
-from em.text.tags import FIELDS
-from em.text.terms import QUESTION, STOP_WORDS, speaker_terms, stems_of, words_of
+from em.text.terms import FIELDS, QUESTION, STOP_WORDS, speaker_terms, stems_of, words_of
 from em.values.times import from_micros
 from em.values.times import now as this_moment
 

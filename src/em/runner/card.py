@@ -27,7 +27,7 @@ LONGEST_TITLE = 80
 _MADE_BY = (
     "runner/card.py", "runner/package.py", "runner/public_form.py", "runner/routine.py",
     "runner/trial.py", "runner/tools/__init__.py", "runner/tools/coding.py", "values/canonical.py",
-    "values/example_shape.py", "values/json_schema.py",
+    "values/leaves.py", "values/json_schema.py",
 )  # fmt: skip
 """The files whose code decides what a card says."""
 

@@ -31,8 +31,8 @@ from em.runner.routine import ToolStep, UdfStep
 from em.runner.run import CheckFailed, RunResult
 from em.store.protocol import Store
 from em.values.canonical import Json, identical, short
+from em.values.files import path_from_text
 from em.values.leaves import differences
-from em.values.paths import path_from_text
 
 T = TypeVar("T")
 

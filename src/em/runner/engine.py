@@ -40,8 +40,8 @@ from em.settings import AllowSettings
 from em.store.protocol import Store
 from em.trust import content_hash
 from em.values.canonical import Json
-from em.values.ids import new_id
-from em.values.paths import path_to_text
+from em.values.files import path_to_text
+from em.values.times import new_id
 
 if TYPE_CHECKING:
     from em.llm.client import LlmClient

@@ -29,7 +29,7 @@ from em.runner.run import HANDED_OVER, INPUTS, UNDONE, Failure, Item, PendingPro
 from em.store.protocol import Store
 from em.values.call import Usage
 from em.values.canonical import Json
-from em.values.paths import path_from_text
+from em.values.files import path_from_text
 
 RunKind = Literal["routine", "workflow"]
 RUN_EVENTS = (

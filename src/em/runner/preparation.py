@@ -26,8 +26,8 @@ from em.runner.template import REQUEST
 from em.runner.tools import Tools
 from em.store.protocol import Store
 from em.values.canonical import Json
-from em.values.ids import new_id
-from em.values.paths import path_to_text
+from em.values.files import path_to_text
+from em.values.times import new_id
 
 if TYPE_CHECKING:
     from em.llm.client import LlmClient

@@ -9,8 +9,8 @@ from typing import Any
 
 from em.runner.routine import Routine
 from em.values.canonical import Json
-from em.values.example_shape import shapes, without_personal_data
 from em.values.json_schema import examples_of, properties_of
+from em.values.leaves import shapes, without_personal_data
 
 
 def public_form(routine: Routine, *, is_shared: bool = False) -> Routine:

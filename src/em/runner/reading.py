@@ -20,9 +20,8 @@ from em.errors import LlmError
 from em.runner.request import Bound, joined, unreadable
 from em.runner.routine import Routine
 from em.runner.template import Template, parse_template, typed
-from em.text.clock import clock_times
 from em.text.dates import TRIGGERS, spans
-from em.text.numbers import halves_in, hundredths, numbers_in, with_ordinals
+from em.text.numbers import clock_times, halves_in, hundredths, numbers_in, with_ordinals
 from em.text.terms import STOP_WORDS, stems_of, words_of
 from em.values import json_schema
 from em.values.canonical import Json, short

@@ -48,8 +48,8 @@ from em.serve.pages.view import error_page
 from em.serve.service import AnyRequest, JsonRequest, Service, errors, no_body, service_of
 from em.settings import Settings
 from em.store import redactor_of
+from em.values.canonical import prepare_structs
 from em.values.mismatch import options_at
-from em.values.structs import prepare_structs
 
 
 def make_app(

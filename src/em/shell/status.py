@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from em.shell.programs import known_programs, read_command
-from em.shell.statement import SETTING
-from em.shell.syntax import Opaque, Simple, parse, tree_of
+from em.shell.syntax import SETTING, Opaque, Simple, parse, tree_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node

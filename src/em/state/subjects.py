@@ -41,8 +41,7 @@ from em.state.schema import (
 from em.state.state import State
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Passage, Store
 from em.values.canonical import Json, uncollected
-from em.values.ids import new_id
-from em.values.times import Moment, moment, parse_duration
+from em.values.times import Moment, moment, new_id, parse_duration
 
 QUESTIONS = "questions"
 MAX_QUESTIONS = 200

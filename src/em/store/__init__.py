@@ -7,7 +7,7 @@ from em.errors import UsageError
 from em.redaction.redactor import Redactor
 from em.settings import Settings
 from em.store.protocol import Commit, Committed, Erasure, Health, Store
-from em.values.paths import is_unicode
+from em.values.files import is_unicode
 
 __all__ = ["Commit", "Committed", "Erasure", "Health", "Store", "open_store"]
 

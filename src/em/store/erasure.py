@@ -27,8 +27,7 @@ from em.store.search_index import PassageTable, find_passages, remove_passages
 from em.store.session import SqlSession, chunks, delete, select
 from em.store.summaries import summarise_again, summarise_lessons
 from em.values.canonical import canonical
-from em.values.ids import new_id
-from em.values.times import now_micros
+from em.values.times import new_id, now_micros
 
 IDS_PER_TOMBSTONE = 1_000
 

@@ -17,8 +17,7 @@ from em.store.preparation import PreparedArtefact
 from em.store.protocol import Artefact, Card, Claim, Held, Record, RequestOutcome
 from em.store.register import Tally, new_seal, register_artefacts
 from em.store.session import SqlSession, chunks, delete, is_side_by_side, select
-from em.values.ids import new_id
-from em.values.times import from_micros, now_micros
+from em.values.times import from_micros, new_id, now_micros
 
 _MANY = 100
 """With more sources than this, ask first whether anything was ever erased."""

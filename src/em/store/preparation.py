@@ -19,10 +19,9 @@ from em.log.summary import SUMMARISED
 from em.redaction.masker import NAMES, Echoes
 from em.redaction.redactor import Redactor
 from em.store.protocol import ArtefactDraft, Commit, Record, RequestOutcome
-from em.text.tags import field_tags
+from em.text.terms import field_tags
 from em.values.canonical import Json, canonical
-from em.values.ids import new_id, new_ids
-from em.values.times import from_micros, moment, now, to_micros
+from em.values.times import from_micros, moment, new_id, new_ids, now, to_micros
 
 if TYPE_CHECKING:
     from em.text.terms import Piece

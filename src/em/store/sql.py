@@ -80,8 +80,7 @@ from em.store.session import CHUNK, SqlSession, Transaction, chunks
 from em.store.summaries import Summaries, summarise, summarise_lessons
 from em.store.tickets import SqlTickets
 from em.trust import Database
-from em.values.ids import new_id
-from em.values.times import now_micros
+from em.values.times import new_id, now_micros
 
 SCRUB_PENDING = "scrub_pending"
 _DATABASE_ID = "SELECT value FROM flags WHERE name = 'database_id'"

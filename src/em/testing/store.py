@@ -38,8 +38,7 @@ from em.store.protocol import (
 )
 from em.store.sqlite import SqliteStore
 from em.values.canonical import Json
-from em.values.ids import new_id
-from em.values.times import to_micros
+from em.values.times import new_id, to_micros
 
 T0 = datetime(2025, 3, 1, 12, tzinfo=UTC)
 SECRET = "sk-ant-api03-" + "Abc1" * 10

@@ -6,16 +6,105 @@ the text and the days that it names, so that "last Friday" is found by its date.
 """
 
 import re
+import threading
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
 from functools import lru_cache
+from hashlib import blake2b
 from math import log2
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from em import deadline
 from em.text.dates import TRIGGERS, span_terms, spans
-from em.text.stems import stem
+
+_IRREGULAR = {
+    form: forms.split()[0]
+    for forms in (
+        *("arise arose arisen", "become became", "begin began begun", "bite bit bitten"),
+        *("blow blew blown", "break broke broken", "bring brought", "build built", "buy bought"),
+        *("catch caught", "choose chose chosen", "come came", "deal dealt", "dig dug"),
+        *("draw drew drawn", "drink drank drunk", "drive drove driven", "eat ate eaten"),
+        *("fall fell fallen", "feed fed", "feel felt", "fight fought", "find found"),
+        *("fly flew flown", "forget forgot forgotten", "forgive forgave forgiven"),
+        *("freeze froze frozen", "get got gotten", "give gave given", "go went gone goes"),
+        *("grow grew grown", "hang hung", "hear heard", "hide hid hidden", "hold held"),
+        *("keep kept", "know knew known", "lead led", "lend lent", "light lit", "lose lost"),
+        *("make made", "mean meant", "meet met", "pay paid", "ride rode ridden", "ring rang rung"),
+        *("rise rose risen", "run ran", "say said", "see seen", "seek sought", "sell sold"),
+        *("send sent", "shake shook shaken", "shine shone", "shoot shot", "show shown"),
+        *("sing sang sung", "sink sank sunk", "sit sat", "sleep slept", "speak spoke spoken"),
+        *("spend spent", "stand stood", "steal stole stolen", "stick stuck", "strike struck"),
+        *("swear swore sworn", "swim swam swum", "take took taken", "teach taught", "tell told"),
+        *("tear tore torn", "think thought", "throw threw thrown", "understand understood"),
+        *("wake woke woken", "wear wore worn", "win won", "write wrote written"),
+        *("child children", "man men", "woman women", "person people", "foot feet"),
+        *("tooth teeth", "mouse mice", "wife wives", "life lives", "knife knives"),
+        *("leaf leaves", "half halves", "shelf shelves"),
+        *("rev revved revving", "trek trekked trekking", "yak yakked yakking"),
+    )
+    for form in forms.split()[1:]
+}
+
+_lock = threading.Lock()
+
+
+@lru_cache(maxsize=1)
+def _stemmer() -> Any:
+    # Its class, not `snowballstemmer.stemmer`: that takes PyStemmer where it happens to be there.
+    from snowballstemmer.porter_stemmer import PorterStemmer
+
+    return PorterStemmer()
+
+
+def stem(word: str) -> str:
+    """Return the stem of a lower-case word; a word with other than Latin letters is its own.
+
+    Porter's algorithm never changes, and search indexes hold its stems. Snowball revises its
+    English stemmer, and then an index no longer fits the questions.
+    """
+    word = _IRREGULAR.get(word, word)
+    if len(word) < 3 or not word.isascii() or not word.isalpha():
+        return word
+    with _lock:  # a stemmer holds the word that it works on
+        return str(_stemmer().stemWord(word))
+
+
+FIELDS = ("role", "speaker", "session", "agent", "run")
+_FOLDED = frozenset({"role", "speaker"})
+
+
+@lru_cache(maxsize=8_192)
+def tag(name: str, value: str) -> str:
+    """Return the index term that narrows a search to a field's value.
+
+    A tag is a term like any other: it is found, written and forgotten with its passage.
+    """
+    digest = blake2b(f"{name}\0{value}".encode(errors="surrogatepass"), digest_size=10)
+    return f"=t{digest.hexdigest()}"
+
+
+def as_tagged(name: str, value: Any) -> str:
+    """Return a value as it is compared: as text, so that 42 is "42". Names are folded."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).casefold() if name in _FOLDED else str(value)
+
+
+def field_tags(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the tags of what is given as FIELDS and `metadata`; others are passed over."""
+    for name in FIELDS:
+        if isinstance(value := given.get(name), str):
+            yield tag(name, as_tagged(name, value))
+    own = given.get("metadata")
+    if isinstance(own, Mapping):
+        for name, value in own.items():
+            for one in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(one, str | int | float):
+                    yield tag(f"metadata/{name}", as_tagged("metadata", one))
+
 
 PIECE = 2_000
 """Characters of one passage; a longer text becomes several passages."""

@@ -26,7 +26,7 @@ from em.traces.recorder import (
 from em.traces.trace import Outcome, Trace, trace_events
 from em.values.call import Signature
 from em.values.canonical import Json, short
-from em.values.ids import new_id
+from em.values.times import new_id
 
 F = TypeVar("F", bound=Callable[..., Any])
 Stored = Callable[[Trace, str, Sequence[Event]], None]

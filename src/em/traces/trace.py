@@ -17,9 +17,8 @@ from em.log.kinds import Edge, event_body, event_flow
 from em.log.summary import Summary, event_summary, shown_text, shown_value
 from em.values.call import Effect, Usage
 from em.values.canonical import Json
-from em.values.ids import new_id
 from em.values.mismatch import mismatch
-from em.values.times import now
+from em.values.times import new_id, now
 
 Outcome = Literal["success", "failure", "unknown"]
 MOST_TOOLS, LONGEST_TOOL = 40, 60

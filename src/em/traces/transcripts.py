@@ -29,8 +29,7 @@ from em.traces.formats import Importer, Reader, importer_of, importers
 from em.traces.intake import BrokenPart, Intake, KnownTrace
 from em.traces.trace import KeptTrace, Source
 from em.values.canonical import uncollected
-from em.values.files import BOM, open_file, open_without_waiting
-from em.values.paths import path_to_text, shown
+from em.values.files import BOM, open_file, open_without_waiting, path_to_text, shown
 
 MAX_LINE = 64 * 1024 * 1024
 MAX_DOCUMENT = 512 * 1024 * 1024

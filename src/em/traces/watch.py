@@ -25,7 +25,7 @@ from em.traces.transcripts import (
     opened,
     transcripts_in,
 )
-from em.values.paths import shown
+from em.values.files import shown
 
 INTERVAL = 2.0
 """Seconds between two polls."""

@@ -6,7 +6,7 @@ JSON can't express (NaN, keys that are not text) are refused with their path, ne
 
 import gc
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import isfinite
 from typing import Any
 
@@ -177,3 +177,17 @@ def short(value: Any) -> str:
     except UnicodeEncodeError:  # half a surrogate pair, which an expression may contain
         text = ascii(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def prepare_structs() -> None:
+    """Prepare every Struct that is loaded for decoding.
+
+    msgspec prepares one when it is first decoded, and crashes the process when two threads do so at
+    the same time (seen with 0.22): call this once before threads decode.
+    """
+    waiting: list[type[msgspec.Struct]] = [msgspec.Struct]
+    while waiting:
+        for kind in waiting.pop().__subclasses__():
+            waiting.append(kind)
+            with suppress(TypeError, NameError):  # one that is never decoded
+                msgspec.json.Decoder(kind)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from em.errors import StoreUnreachable, UsageError
 from em.store.session import SqlSession
 from em.store.sqlite import FileConnection, FileConnections, enter_wal
-from em.values.paths import is_unicode
+from em.values.files import is_unicode
 
 if TYPE_CHECKING:
     import psycopg

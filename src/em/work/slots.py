@@ -14,7 +14,7 @@ from typing import Any
 from em.errors import StoreUnreachable
 from em.llm.client import Completion, LlmClient, Spent
 from em.llm.wires import Message
-from em.values.ids import new_id
+from em.values.times import new_id
 from em.work.database import Database
 
 PAUSE = 0.05

@@ -35,9 +35,8 @@ from em.runner.history import read_run
 from em.runner.journal import how_to_resume
 from em.settings import Settings
 from em.state.portions import MANY_EVENTS
-from em.values.canonical import Json
-from em.values.ids import new_id
-from em.values.structs import prepare_structs
+from em.values.canonical import Json, prepare_structs
+from em.values.times import new_id
 from em.work.database import Database
 from em.work.job import (
     EVERYTHING_ELSE,

@@ -45,7 +45,7 @@ from em.store import Commit, open_store
 from em.store.protocol import Store
 from em.values.call import Effect
 from em.values.canonical import Json
-from em.values.ids import new_id
+from em.values.times import new_id
 from em.workflows.builtins import Binding, Models, Sourced, Sources, no_source
 from em.workflows.conductor import Conductor
 from em.workflows.definition import WorkflowDef, WorkflowFile, check_params, prompt_of

@@ -13,7 +13,7 @@ from datetime import date, datetime
 from typing import Any
 
 from em.values.canonical import same
-from em.values.line import is_code, is_line, is_name
+from em.values.json_schema import is_code, is_line, is_name
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
 """Stands for a value that is not there: an input that was not given, the result of a skipped step.

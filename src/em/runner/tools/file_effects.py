@@ -19,8 +19,8 @@ from em.runner.tools.command import CommandFailed, run_command
 from em.runner.tools.command_paths import placed
 from em.runner.tools.permissions import check_path
 from em.settings import AllowSettings
+from em.shell.form import substitution_of
 from em.shell.programs import ATTACHED, known_programs, read_command
-from em.shell.substitution import substitution_of
 from em.shell.syntax import Simple, Word
 
 TIMEOUT = 20.0

@@ -41,7 +41,7 @@ from em.shell.programs import doing_of
 from em.store.protocol import Store
 from em.traces.catalogue import get_traces
 from em.trust import trust
-from em.values.yaml_text import with_items
+from em.values.strict_yaml import with_items
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from em.runner.tools.permissions import check_path, refused
 from em.settings import AllowSettings
 from em.shell.form import Template
 from em.shell.programs import Doing, doing_of, known_programs
-from em.shell.statement import statements
+from em.shell.syntax import statements
 
 _EACH_STATUS = (
     'for status in "${PIPESTATUS[@]}"; do case $status in 0|141) ;; *) exit $status ;; esac; done'

@@ -26,8 +26,7 @@ from em.serve.service import AnyRequest, Key, Limit, Moment, Pending, errors, se
 from em.state.schema import DETAILS, observation
 from em.traces.catalogue import get_traces
 from em.traces.trace import least_trusted
-from em.values.ids import new_id
-from em.values.times import moment
+from em.values.times import moment, new_id
 
 Name = Annotated[str | None, QueryParameter(max_length=512)]
 

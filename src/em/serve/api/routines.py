@@ -71,8 +71,7 @@ from em.serve.service import (
     service_of,
 )
 from em.values.canonical import Json
-from em.values.ids import new_id
-from em.values.times import moment
+from em.values.times import moment, new_id
 
 
 @get("/routines", responses=errors(), sync_to_thread=True, tags=["routines"])

@@ -58,7 +58,7 @@ from em.state.decisions import (
 from em.state.schema import KIND
 from em.state.state import State
 from em.store.protocol import Commit
-from em.values.ids import new_id
+from em.values.times import new_id
 
 Subject = Annotated[str, QueryParameter(min_length=1, max_length=512, description="The subject.")]
 

@@ -44,8 +44,7 @@ from em.traces.formats.otel import NAME, spans_of
 from em.traces.intake import Intake
 from em.traces.trace import Outcome, Trace, label_event, read_trace, trace_events
 from em.traces.transcripts import UNEXPECTED
-from em.values.ids import new_id
-from em.values.times import moment
+from em.values.times import moment, new_id
 
 Query = Annotated[str | None, QueryParameter(max_length=2_000)]
 

@@ -36,8 +36,7 @@ from em.serve.pages.view import address, page, parameter, short
 from em.serve.service import AnyRequest, service_of
 from em.store.protocol import Commit, Record, Store
 from em.values.call import Usage
-from em.values.ids import made_at
-from em.values.times import now
+from em.values.times import made_at, now
 
 FORMAT = 2
 SUBJECT, TYPE, ID = "~activity", "activity", "days"
