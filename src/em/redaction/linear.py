@@ -2,8 +2,10 @@
 
 They read bytes, one for each character; letters, digits and white space are those of ASCII.
 
-A search holds a lock of its pattern, and threads search while others fork. So a child makes its
-patterns anew. Those of its parent are never freed there: a lock of theirs may be held for ever.
+A search holds locks of its pattern, and threads search while others fork. So a child compiles its
+patterns anew, and never frees those of its parent: their locks may be held for ever. `re2.compile`
+has a cache of its own, by source and options; each process has options that differ by one byte of
+memory, so that this cache never hands a child what its parent compiled.
 """
 
 import os
@@ -24,12 +26,14 @@ MOST_KEPT = 1_000
 """Compiled patterns that are kept."""
 _kept: dict[object, Any] = {}
 _of_parents: list[Any] = []
+_forks = 0
+"""How many forks lie between the first process and this one."""
 
 
 def _begin_anew() -> None:
-    global _kept  # noqa: PLW0603 - the child of a fork has patterns of its own
+    global _kept, _forks
     _of_parents.append(_kept)
-    _kept = {}
+    _kept, _forks = {}, _forks + 1
 
 
 os.register_at_fork(after_in_child=_begin_anew)
@@ -54,7 +58,7 @@ def options(**changes: Any) -> Any:
     """Return RE2's options for patterns over bytes."""
     made = re2.Options()
     made.encoding = re2.Options.Encoding.LATIN1
-    made.max_mem = MEMORY
+    made.max_mem = MEMORY + _forks
     made.log_errors = False
     for name, value in changes.items():
         setattr(made, name, value)

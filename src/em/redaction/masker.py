@@ -7,7 +7,6 @@ injected instruction must not be able to move a card number into a URL.
 
 import os
 import re
-import threading
 from binascii import b2a_base64
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -49,9 +48,7 @@ class Masker:
         self._markers: dict[str, str] = {}
         self._marks: dict[str, None] = {}
         self._forms: dict[str, str] = {}
-        self._finder: tuple[Pattern, ...] | None = None
-        self._process = os.getpid()
-        self._lock = threading.Lock()  # what a thread adds must be in what others build
+        self._finder: tuple[tuple[int, ...], tuple[Pattern, ...]] | None = None
         for value, mark in (values or {}).items():
             self.add(value, mark)
 
@@ -62,29 +59,32 @@ class Masker:
         """Mask this value from now on."""
         if not value or self._markers.get(value) == mark:
             return
-        with self._lock:
-            self._markers[value] = mark
-            self._marks[mark] = None
-            for form in forms(value):
-                if len(form) >= self._inside_from or self._short_words:
-                    self._forms.setdefault(_folded(form), mark)
-            self._finder = None
+        self._markers[value] = mark
+        self._marks[mark] = None
+        for form in forms(value):
+            if len(form) >= self._inside_from or self._short_words:
+                self._forms.setdefault(_folded(form), mark)
 
     def _patterns(self) -> Sequence[Pattern]:
-        """Return what finds all markers and forms; compiled when it is first needed."""
-        if self._process != os.getpid():
-            self._lock = threading.Lock()  # the parent's may have been held when it forked
-        with self._lock:
-            if self._finder is None or self._process != os.getpid():
-                outlive(self._finder)
-                self._finder, self._process = self._compile(), os.getpid()
-            return self._finder
+        """Return what finds all markers and forms; compiled when it is first needed.
+
+        Without a lock, which a fork could leave held for ever: patterns are used only while they
+        were made by this process and nothing was added since they were begun.
+        """
+        version = (os.getpid(), len(self._marks), len(self._forms))
+        finder = self._finder
+        if finder is None or finder[0] != version:
+            if finder is not None and finder[0][0] != version[0]:
+                outlive(finder)
+            self._finder = finder = (version, self._compile())
+        return finder[1]
 
     def _compile(self) -> tuple[Pattern, ...]:
-        long = [form for form in self._forms if len(form) >= self._inside_from]
-        short = [form for form in self._forms if len(form) < self._inside_from]
+        known = list(self._forms)  # other threads may add meanwhile
+        long = [form for form in known if len(form) >= self._inside_from]
+        short = [form for form in known if len(form) < self._inside_from]
         return (
-            *_any_of([*map(_folded, self._marks), *long], "({})"),
+            *_any_of([*map(_folded, list(self._marks)), *long], "({})"),
             *_any_of(short, r"(?:\A|[^a-z0-9])({})(?:[^a-z0-9]|\z)"),
         )
 
