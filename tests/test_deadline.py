@@ -12,6 +12,7 @@ from em.errors import Cancelled, Conflict, TookTooLong
 from em.redaction.redactor import Redactor
 from em.runner.engine import run_routine
 from em.shell.syntax import parse
+from em.store.postgres import PostgresStore
 from em.text.terms import words_of
 
 OVER = -1.0
@@ -104,6 +105,19 @@ def test_a_long_statement_ends_and_a_transaction_does_not(tmp_path: Path) -> Non
         with memory.store.snapshot() as whole:
             found = whole.execute(counted.format(10**6) + "SELECT MAX(x) FROM n").fetchone()
         assert found == (10**6,)
+
+
+def test_the_server_ends_a_long_read_and_no_write(postgres_store: PostgresStore) -> None:
+    with until(Deadline(0.3)):
+        with pytest.raises(TookTooLong), postgres_store._reading() as reading:
+            reading.execute("SELECT pg_sleep(60)")
+        with postgres_store._writing() as writing:
+            assert writing.execute("SELECT 1 FROM pg_sleep(0.5)").fetchone() == (1,)
+    with postgres_store._reading() as reading:
+        assert reading.execute("SELECT 1 FROM pg_sleep(0.5)").fetchone() == (1,)
+    with until(Deadline(60)), postgres_store._reading() as reading:
+        assert reading.execute("SELECT 1 FROM pg_sleep(0.5)").fetchone() == (1,)
+        assert reading.execute("SHOW statement_timeout").fetchone() != ("0",)
 
 
 STEPS = """

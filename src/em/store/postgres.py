@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
+from em import deadline
 from em.errors import (
     EmError,
     MissingExtra,
@@ -233,7 +234,31 @@ _ERRORS: tuple[tuple[tuple[type[Exception], ...], type[StoreError], str, str], .
 _APPEND = (
     "SELECT * FROM em_append(%s,%s,%s,%s,%s,%s,%s,%s::int,%s::bigint,%s::bigint,%s,%s,%s,%s,%s)"
 )
-Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection, with the seconds that its statements may take; None for any time."""
+
+    seconds: float | None = None
+
+    def limit(self, left: float | None) -> None:
+        """Let the server end statements after the time left.
+
+        Setting it costs a round trip, so about the same limit is left as it is.
+        """
+        now = self.seconds
+        if left is None or left == float("inf"):
+            if now is not None:
+                self.execute("RESET statement_timeout")
+                self.seconds = None
+        elif now is None or not 0.9 * left <= now <= 1.2 * left + 0.05:
+            left = max(left, 0.001)
+            self.execute(
+                "SELECT set_config('statement_timeout', %s, false)", (str(int(left * 1000)),)
+            )
+            self.seconds = left
+
+
 POLL = 0.25
 """Seconds after which a thread that waits for a connection checks whether connecting failed."""
 # em reports failed connections itself: keep the pool from printing them too.
@@ -276,6 +301,7 @@ class ServerConnections:
         self._failed_at = 0.0
         return ConnectionPool(
             self._url,
+            connection_class=Connection,
             kwargs=self._options,
             min_size=0,
             max_size=MAX_CONNECTIONS,
@@ -290,11 +316,16 @@ class ServerConnections:
         self._failed_at = time.monotonic()
 
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """Lend this thread a connection for as long as the block lasts."""
+    def connection(self, *, is_limited: bool = False) -> Iterator[Connection]:
+        """Lend this thread a connection for as long as the block lasts.
+
+        is_limited: its statements end with the deadline of what runs here. A write never does.
+        """
         pool = self._pool_of_this_process()
         connection = self._take(pool)
+        limit = deadline.current() if is_limited else None
         try:
+            connection.limit(None if limit is None else limit.at - time.monotonic())
             yield connection
         finally:
             pool.putconn(connection)
@@ -414,19 +445,22 @@ class PostgresStore(SqlStore):
                 place=self._place,
                 fix="check the address and that the server is running",
             )
+        limit = deadline.current()
+        if isinstance(error, pg.QueryCanceled) and limit is not None:
+            return limit.error()
         for drivers, kind, message, fix in _ERRORS:
             if isinstance(error, drivers):
                 return kind(message.format(reason), place=self._place, fix=fix)
         return StoreError(f"PostgreSQL says: {reason}", place=self._place)
 
     @contextmanager
-    def _reading(self) -> Iterator["PostgresSession"]:
-        with self._translated(), self._pool.connection() as connection:
+    def _reading(self, *, is_limited: bool = True) -> Iterator["PostgresSession"]:
+        with self._translated(), self._pool.connection(is_limited=is_limited) as connection:
             yield PostgresSession(connection)
 
     @contextmanager
     def _snapshot(self) -> Iterator[SqlSession]:
-        with self._reading() as session, session.connection.transaction():
+        with self._reading(is_limited=False) as session, session.connection.transaction():
             session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield session
 
@@ -438,7 +472,7 @@ class PostgresStore(SqlStore):
 
     @contextmanager
     def _transaction(self, enter: Callable[[SqlSession], None]) -> Iterator[SqlSession]:
-        with self._reading() as session, session.connection.transaction():
+        with self._reading(is_limited=False) as session, session.connection.transaction():
             enter(session)
             yield session
 
@@ -481,7 +515,7 @@ class PostgresStore(SqlStore):
         """Chain what commits entered into the register, unless another process is at it."""
         self._unfolded, self._folded_at = 0, time.monotonic()
         # It is not lost if this fails: the next one does it.
-        with suppress(StoreError), self._reading() as session:
+        with suppress(StoreError), self._reading(is_limited=False) as session:
             while _fold_some(session) == FOLDED_AT_ONCE:
                 pass
 
@@ -510,7 +544,7 @@ class PostgresStore(SqlStore):
         return [event_of(event, (*start, *content, own))]
 
     def _end_for(self, query: EventQuery) -> int:
-        deadline = time.monotonic() + PATIENCE
+        patience = time.monotonic() + PATIENCE
         pause = 0.001
         while True:
             with self._translated(), self._pool.connection() as connection:
@@ -527,7 +561,7 @@ class PostgresStore(SqlStore):
             with _settling:
                 # What was settled once stays so, though a mark may have been set late.
                 end = self._settled = max(self._settled, end)
-            if end >= newest or time.monotonic() > deadline:
+            if end >= newest or time.monotonic() > patience:
                 return min(int(newest), end)
             time.sleep(pause)
             pause = min(pause * 2, 0.05)
@@ -560,7 +594,7 @@ class PostgresStore(SqlStore):
             self.database.note_as_own()
 
     def _fetch(self, page: PageQuery, max_bytes: int) -> list[tuple[Any, ...]]:
-        with self._translated(), self._pool.connection() as connection:
+        with self._translated(), self._pool.connection(is_limited=True) as connection:
             cursor = connection.cursor()
             rows = cursor.stream(_translate(page.sql), page.params, size=500)
             with closing(cast("Generator[tuple[Any, ...]]", rows)):
@@ -582,37 +616,37 @@ class PostgresStore(SqlStore):
         Vacuuming alone frees their space and leaves their bytes in the pages. Each table is locked
         while it is copied.
         """
-        deadline = time.monotonic() + self._busy_timeout
+        until = time.monotonic() + self._busy_timeout
         with self._translated(), self._pool.connection() as connection:
             session = PostgresSession(connection)
             mark = self._scrub_asked(session)
-            self._await_readers(connection, deadline)
+            self._await_readers(connection, until)
             try:
                 for table in TABLES:
-                    self._rewrite(connection, table, deadline)
+                    self._rewrite(connection, table, until)
             finally:
                 self._configure(connection)
         self._scrub_done(mark)
 
-    def _await_readers(self, connection: Connection, deadline: float) -> None:
+    def _await_readers(self, connection: Connection, until: float) -> None:
         newer = connection.execute("SELECT pg_current_xact_id()::xid::text").fetchone()
         assert newer is not None
         while connection.execute(_OLDER_READERS, newer).fetchone() != (0,):
-            if time.monotonic() > deadline:
+            if time.monotonic() > until:
                 raise self._unfinished("another session is still reading rows of the time before")
             time.sleep(0.05)
 
-    def _rewrite(self, connection: Connection, table: str, deadline: float) -> None:
-        """Write one table anew; raise StoreBusy if that is not possible before the deadline."""
+    def _rewrite(self, connection: Connection, table: str, until: float) -> None:
+        """Write one table anew; raise StoreBusy if that is not possible in time."""
         while True:
-            left = max(0.001, min(LOCK_STEP, deadline - time.monotonic()))
+            left = max(0.001, min(LOCK_STEP, until - time.monotonic()))
             try:
                 problem = rewrite_table(connection, table, left)
             except pg.LockNotAvailable:
                 problem = f"another session is using the table {table}"
             if not problem:
                 return
-            if time.monotonic() > deadline:
+            if time.monotonic() > until:
                 raise self._unfinished(problem)
             time.sleep(0.05)
 
