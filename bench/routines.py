@@ -86,7 +86,7 @@ def compile_retail() -> Iterator[Figure]:
 def export_retail() -> Iterator[Figure]:
     """Every retail routine as a script: what it calls and returns, beside the runner."""
     from em.compiler.compile_trace import compile_trace
-    from em.compiler.export.python import export_python
+    from em.compiler.export.script import export_python
     from em.compiler.package_files import write_package
     from em.runner.engine import run_routine
     from em.runner.package import Package

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from em.compiler.compile_trace import compile_trace_file
-from em.compiler.export.python import export_python
+from em.compiler.export.script import export_python
 from em.runner.engine import run_routine
 from em.runner.package import Package
 from em.runner.tools import ToolRegistry

@@ -10,7 +10,7 @@ import pytest
 from test_export_python import load
 
 from em.compiler.export.agent_tools import export_openai, export_skill
-from em.compiler.export.python import export_python
+from em.compiler.export.script import export_python
 from em.runner.package import Package
 
 ROUTINE = """

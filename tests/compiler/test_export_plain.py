@@ -11,7 +11,7 @@ import pytest
 from cancelled_orders import kept
 from em import Memory
 from em.compiler.export.agent_tools import export_langchain, export_openai, export_skill
-from em.compiler.export.python import export_python
+from em.compiler.export.script import export_python
 from em.errors import ExportError
 from em.runner.package import Package, find_routine, texts_of, write_files
 

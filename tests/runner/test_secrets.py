@@ -7,7 +7,7 @@ import pytest
 
 from em import Memory
 from em.compiler.compile_trace import compile_trace
-from em.compiler.export.python import export_python
+from em.compiler.export.script import export_python
 from em.errors import RoutineError
 from em.runner.engine import run_routine
 from em.runner.package import Package

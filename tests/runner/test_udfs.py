@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from em import Memory
-from em.compiler.export.python import export_python
+from em.compiler.export.script import export_python
 from em.errors import ExportError, NotFound, RoutineError, SandboxRefused, UsageError
 from em.runner.authorship import WRITTEN_BY, is_model_written, render_marks
 from em.runner.engine import arun_routine, run_routine

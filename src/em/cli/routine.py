@@ -467,7 +467,7 @@ def export(routine: str, to: str, output: str | None, tools: str | None, trust: 
 
 def _write_script(package: Package, routine: str, to: str, output: str, *, trust: bool) -> None:
     from em.compiler.export.agent_tools import export_langchain, export_openai
-    from em.compiler.export.python import export_python
+    from em.compiler.export.script import export_python
 
     export = {"python": export_python, "langchain": export_langchain, "openai": export_openai}[to]
     script = export(package, trust=trust)

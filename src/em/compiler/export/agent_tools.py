@@ -1,22 +1,19 @@
 """A routine for agents without em: a LangChain tool, an OpenAI function, an Agent Skill."""
 
-import ast
-import inspect
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from em.compiler.export.python import Section, export_python, signatures
-from em.compiler.export.script import Failed, NeedsInput
+from em.compiler.export.prelude import Failed, NeedsInput
+from em.compiler.export.script import Section, export_python, parsed, signatures
 from em.compiler.routine_text import text_of
 from em.compiler.tool_schema import (
     function_of,
     parameters_of,
     refuse_reserved,
     strict_function,
-    takes_null,
     without_nulls,
 )
 from em.errors import ExportError
@@ -26,10 +23,9 @@ from em.runner.public_form import description_of, public_form
 from em.runner.routine import PromptStep, Routine
 from em.runner.tools import one_line
 from em.runner.tools.coding import is_coding_tool
-from em.values.canonical import Json
-from em.values.syntax_tree import module_of
+from em.values.files import read_file
 
-# These functions are copied into the scripts of agents' tools, after the code of `script`.
+# These functions are copied into the scripts of agents' tools.
 
 
 def for_agent(run: Callable[..., Any], given: Any, tools: Any, answers: Any) -> Any:
@@ -88,18 +84,12 @@ def handle(arguments: Any, tools: Any = None, answers: Any = None) -> str:
 '''
 
 
-def _section(constants: Json, code: str, usage: str, *functions: Callable[..., Any]) -> Section:
-    """Return a section with some code and the functions that it calls."""
-    copied = [inspect.getsource(function) for function in functions]
-    return Section(constants, "\n\n".join([code, *copied]), usage)
-
-
 def export_langchain(package: Package, *, trust: bool = False) -> str:
     """Return a module whose `langchain_tool()` is a StructuredTool. It needs langchain-core."""
     about = function_of(package.routine)
     refuse_reserved(about)
     usage = "    tool = langchain_tool(my_tools)"
-    section = _section({"TOOL": about}, _LANGCHAIN, usage, for_agent, as_langchain)
+    section = Section({"TOOL": about}, _LANGCHAIN, [as_langchain], usage)
     return export_python(package, trust=trust, section=section)
 
 
@@ -107,15 +97,52 @@ def export_openai(package: Package, *, trust: bool = False) -> str:
     """Return a module with FUNCTION, for a model, and `handle`, which answers its calls."""
     usage = "    client.chat.completions.create(..., tools=[FUNCTION])\n"
     usage += "    handle(call.function.arguments, my_tools)"
-    function = strict_function(function_of(package.routine))
-    constants = {"FUNCTION": {"type": "function", "function": function}}
-    functions = (for_agent, openai_answer, without_nulls, takes_null)
-    section = _section(constants, _OPENAI, usage, *functions)
+    function = {"type": "function", "function": strict_function(function_of(package.routine))}
+    section = Section({"FUNCTION": function}, _OPENAI, [openai_answer], usage)
     return export_python(package, trust=trust, section=section)
 
 
+# --- skills ---------------------------------------------------------------------------------------
+
 LONGEST_NAME = 64
+FOLDER = "routine"
+"""The folder of the routine in a skill that runs it with em."""
 _OTHER = re.compile(r"[^a-z0-9]+")
+_WITH_EM = """\
+A kind of task that was done before. It reads what it needs, and acts only if everything is as it \
+was when the task was recorded; otherwise it hands over.{proof}
+
+```bash
+em run {folder} --input input.json {option} --json
+```
+
+It needs em (`pip install {needs}`), and no model. `status` is `ok`, `failed` or `needs_input`. \
+With `needs_input`, `reason` says what is not as recorded: nothing was done, so do the task by \
+hand. A `pending_prompt` says what is missing: ask a person, don't make answers up, and write them \
+to `answers.json` as `{{STEP: {{FIELD: VALUE}}}}` with the `step_id` of the prompt:
+
+```bash
+em resume RUN_ID --answers answers.json {option} --json
+```
+
+If it failed, the answer says what was done before. Finish by hand then, and don't run it again. \
+`--dry-run` shows what would be done."""
+_ALONE = """\
+A task that was done before, as a script: it takes the same steps every time and asks no model. \
+Use it where its description fits, in place of doing the steps by hand.
+
+```bash
+python scripts/routine.py --input input.json{option}
+```
+
+It needs Python 3.11 or newer. The output is JSON on standard output; the exit code is 1 if a step \
+failed, and standard error says which and why, and what was done before. If something was, finish \
+by hand, and don't run it again."""
+_HANDING_OVER = """\
+## When it hands over
+
+The script acts only if everything is as it was when the task was recorded. Otherwise it says \
+"handed over" and why, before its first effect: nothing was done. Do the task by hand then."""
 
 
 def skill_name(name: str) -> str:
@@ -134,19 +161,17 @@ def export_skill(
     routine = package.routine
     if tools is None and needs_em(routine):
         text = text_of(public_form(routine, is_shared=bool(package.trials)))
-        files = {f"{FOLDER}/{ROUTINE}": text, "SKILL.md": _em_skill(package)}
-    else:
-        files = {
-            "scripts/routine.py": export_python(package, trust=trust, routine=public_form(routine)),
-            "SKILL.md": _skill(package, with_tools=tools is not None),
-        }
+        return {f"{FOLDER}/{ROUTINE}": text, "SKILL.md": _em_skill(package)}
+    files = {
+        "scripts/routine.py": export_python(package, trust=trust, routine=public_form(routine)),
+        "SKILL.md": _skill(routine, with_tools=tools is not None),
+    }
     if tools is not None:
-        files["scripts/tools.py"] = _tools(Path(tools))
+        code = read_file(Path(tools), ExportError)
+        parsed(code, Path(tools))
+        refuse_unread(Path(tools), code)
+        files["scripts/tools.py"] = code.decode()
     return files
-
-
-FOLDER = "routine"
-"""The folder of the routine in a skill that runs it with em."""
 
 
 def needs_em(routine: Routine) -> bool:
@@ -156,121 +181,54 @@ def needs_em(routine: Routine) -> bool:
     return bool(called) and all(name in own or is_coding_tool(name) for name in called)
 
 
-def _tools(path: Path) -> str:
-    try:
-        code = path.read_bytes()
-        source = code.decode()
-        tree = module_of(source)
-    except (OSError, UnicodeDecodeError, SyntaxError, ValueError) as error:
-        raise ExportError(f"the file can't be read as Python: {error}", place=str(path)) from None
-    refuse_unread(path, code)
-    for node in ast.walk(tree):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
-            names = ["em" if node.level else node.module or ""]
-        for name in names:
-            if name.partition(".")[0] == "em":
-                raise ExportError(
-                    "the file imports em, which the skill would not have",
-                    place=f"{path}:{node.lineno}",  # type: ignore[attr-defined]  # an import has a line
-                    fix="write the tools as plain functions in one file",
-                )
-    return source
-
-
-def _head(routine: Routine, more: str = "") -> list[str]:
-    """Return the front matter and the title of a SKILL.md."""
+def _text(routine: Routine, warning: str, *parts: str) -> str:
+    """Return a SKILL.md: its front matter, its title and its parts."""
     name = skill_name(routine.name)
-    said = description_of(routine)
-    about = one_line(said, 900) or f"Runs the routine {one_line(routine.name, 100)}"
-    about = f"{more} {about}".strip()
-    return [
-        f"---\nname: {name}\ndescription: {json.dumps(about, ensure_ascii=False)}\n---",
-        f"# {name}",
-    ]
-
-
-def _input_part(routine: Routine) -> list[str]:
+    said = one_line(description_of(routine), 900)
+    about = said or f"Runs the routine {one_line(routine.name, 100)}"
+    about = json.dumps(f"{warning} {about}".strip(), ensure_ascii=False)
     schema = parameters_of(routine) if routine.input_schema else {"type": "object"}
-    return [
-        "## Input\n\nWrite `input.json` to fit this schema:",
-        f"```json\n{json.dumps(schema, indent=2, ensure_ascii=False)}\n```",
-    ]
-
-
-def _tools_part(routine: Routine) -> list[str]:
-    return [
-        "## Tools to bring\n\nThe script calls these; write them as functions of a file, and "
-        "name it as `--tools`:",
-        "\n".join(["```python", *signatures(routine), "```"]),
-    ]
+    shown = json.dumps(schema, indent=2, ensure_ascii=False)
+    given = f"## Input\n\nWrite `input.json` to fit this schema:\n\n```json\n{shown}\n```"
+    head = f"---\nname: {name}\ndescription: {about}\n---\n\n# {name}"
+    return "\n\n".join([head, parts[0], given, *parts[1:]]) + "\n"
 
 
 def _em_skill(package: Package) -> str:
-    routine, trials = package.routine, package.trials
-    option = _allowed(routine)
-    needs = "'em-core[shell]'" if any(tool.shell for tool in routine.tools) else "em-core"
-    proof = f" On other tasks of this kind it was {trials.summary}." if trials else ""
-    parts = [
-        *_head(routine, trials.warning),
-        "A kind of task that was done before. It reads what it needs, and acts only if everything"
-        f" is as it was when the task was recorded; otherwise it hands over.{proof}",
-        f"```bash\nem run {FOLDER} --input input.json {option} --json\n```",
-        f"It needs em (`pip install {needs}`), and no model. `status` is `ok`, `failed` or"
-        " `needs_input`. With `needs_input`, `reason` says what is not as recorded: nothing was"
-        " done, so do the task by hand. A `pending_prompt` says what is missing: ask a person,"
-        " don't make answers up, and write them to `answers.json` as `{STEP: {FIELD: VALUE}}` with"
-        " the `step_id` of the prompt:",
-        f"```bash\nem resume RUN_ID --answers answers.json {option} --json\n```",
-        "If it failed, the answer says what was done before. Finish by hand then, and don't run it"
-        " again. `--dry-run` shows what would be done.",
-        *_input_part(routine),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _allowed(routine: Routine) -> str:
-    """Return the options that let a routine work in the folder that it is run in."""
     from em.runner.tools.shell import programs_of, template_of
 
+    routine, trials = package.routine, package.trials
     shells = [template_of(tool).doing() for tool in routine.tools if tool.shell is not None]
     programs = sorted({name for done in shells for name in programs_of(done)})
-    return " ".join(["--allow-folder .", *(f"--allow-command {name}" for name in programs)])
+    text = _WITH_EM.format(
+        folder=FOLDER,
+        option=" ".join(["--allow-folder .", *(f"--allow-command {name}" for name in programs)]),
+        needs="'em-core[shell]'" if shells else "em-core",
+        proof=f" On other tasks of this kind it was {trials.summary}." if trials else "",
+    )
+    return _text(routine, trials.warning, text)
 
 
-def _skill(package: Package, *, with_tools: bool) -> str:
-    routine = package.routine
+def _skill(routine: Routine, *, with_tools: bool) -> str:
     called = routine.called_tools
     asked = [step for step in routine.steps if isinstance(step, PromptStep)]
     option = " --tools scripts/tools.py" if with_tools else " --tools TOOLS.py" if called else ""
     option += " --answers answers.json" if asked else ""
-    parts = [
-        *_head(routine),
-        "A task that was done before, as a script: it takes the same steps every time and asks no "
-        "model. Use it where its description fits, in place of doing the steps by hand.",
-        f"```bash\npython scripts/routine.py --input input.json{option}\n```",
-        "It needs Python 3.11 or newer. The output is JSON on standard output; the exit code is 1 "
-        "if a step failed, and standard error says which and why, and what was done before. If "
-        "something was, finish by hand, and don't run it again.",
-        *_input_part(routine),
-    ]
+    parts = [_ALONE.format(option=option)]
     if asked:
         parts += [_questions(asked)]
     if routine.checks == "hand_over":
         parts += [_HANDING_OVER]
     if called and not with_tools:
-        parts += _tools_part(routine)
+        parts += [
+            "## Tools to bring\n\nThe script calls these; write them as functions of a file, and "
+            "name it as `--tools`:",
+            "\n".join(["```python", *signatures(routine), "```"]),
+        ]
     if routine.secrets:
         named = ", ".join(f"`{one_line(secret.variable, 100)}`" for secret in routine.secrets)
         parts += [f"## Secrets\n\nThese environment variables must be set: {named}."]
-    return "\n\n".join(parts) + "\n"
-
-
-_HANDING_OVER = """\
-## When it hands over
-
-The script acts only if everything is as it was when the task was recorded. Otherwise it says \
-"handed over" and why, before its first effect: nothing was done. Do the task by hand then."""
+    return _text(routine, "", *parts)
 
 
 def _questions(asked: list[PromptStep]) -> str:

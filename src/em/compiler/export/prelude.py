@@ -1,15 +1,25 @@
 """The code that an exported function calls beside its tools. It needs the standard library only.
 
-`em routine export` copies what a function uses. Each definition does what the runner does at that
-point, and raises `CheckFailed` for what is not as it must be.
+`em routine export` copies what a script uses. Each definition does what the runner does at that
+point. A routine that hands over does so for whatever stops it before its first write: nothing was
+done. What stops a script later says what was done, since there is no journal.
 """
 
+import argparse
+import asyncio
+import functools
+import importlib
+import importlib.util
+import inspect
 import json
-import math
+import os
 import re
-import time
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from datetime import date, datetime
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from em.values.canonical import same
@@ -24,8 +34,252 @@ class CheckFailed(Exception):
     """Something is not as it must be."""
 
 
-class UnknownOutcome(Exception):
-    """A call with an effect broke off: it may have been made."""
+class Failed(Exception):
+    """A step failed, and the run with it. made: the calls with an effect that came before."""
+
+    made: Sequence[str] = ()
+
+    def __init__(self, step_id: str, error_type: str, message: str) -> None:
+        self.step_id, self.error_type, self.message = step_id, error_type, message
+        place = f"step {step_id}: " if step_id else ""
+        super().__init__(f"{place}{error_type}: {message}")
+
+
+class NeedsInput(Exception):
+    """A person must answer a prompt, and no answer was given. made: as for `Failed`."""
+
+    made: Sequence[str] = ()
+
+    def __init__(
+        self, step_id: str, message: str, fields: Sequence[Mapping[str, Any]], problem: str = ""
+    ) -> None:
+        self.step_id, self.message, self.fields = step_id, message, fields
+        why = f" ({problem})" if problem else ""
+        super().__init__(f"step {step_id} waits for an answer: {message}{why}")
+
+
+class HandedOver(NeedsInput):
+    """Something is not as it was recorded, and nothing was done: do the task without the script."""
+
+    def __init__(self, step_id: str, why: str) -> None:
+        super().__init__(step_id, f"handed over: {why}; nothing was done", [])
+        self.args = (self.message,)
+
+
+# --- the run --------------------------------------------------------------------------------------
+
+
+class Effects:
+    """The calls with an effect of a run. unsure: those that were begun and did not return."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+        self.unsure: list[str] = []
+
+    def noting(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """Return a tool that notes that its call was begun, and that it returned."""
+
+        def call(**args: Any) -> Any:
+            self.unsure.append(name)
+            result = function(**args)
+            self.unsure.remove(name)
+            self.made.append(name)
+            return result
+
+        return call
+
+    def told(self, problem: Any) -> Any:
+        """Return an error that says what was done before it."""
+        said = [f"It is not known whether {self.unsure[-1]} was done"] if self.unsure else []
+        if self.made:
+            problem.made = tuple(self.made)
+            said.append(f"Done before, and not undone: {', '.join(self.made)}")
+            said.append("Finish by hand, and don't start it again from the beginning")
+        problem.args = (". ".join([str(problem), *said]),)
+        return problem
+
+
+def run_function(
+    function: Callable[..., Any], routine: Mapping[str, Any], given: Any, tools: Any, answers: Any
+) -> Any:
+    """Run the function of a routine with an input, its tools and answers to its prompts."""
+    effects = Effects()
+    brought = bring(tools, routine["tools"], effects)
+    more: dict[str, Any] = {"tools": brought}
+    more |= {word: secret(*known) for word, known in routine["secrets"].items()}
+    if routine["prompts"]:
+        more["ask"] = functools.partial(ask, answers=answers or {})
+    try:
+        with step("input" if routine["hands_over"] else ""):
+            taken = take_input(routine, given)
+        for asked in routine["prompts"]:
+            ask_ahead(*asked, answers=answers or {})
+        output = function(**taken, **more)
+        with step(""):
+            expect(output, routine["output_schema"], "output")
+    except NeedsInput as problem:
+        raise effects.told(problem) from problem.__cause__
+    except Failed as problem:
+        if routine["hands_over"] and not effects.made and not effects.unsure:
+            raise HandedOver(problem.step_id, problem.message) from problem.__cause__
+        raise effects.told(problem) from problem.__cause__
+    return output
+
+
+@contextmanager
+def step(step_id: str) -> Iterator[None]:
+    """Report an error inside this block as a failure of the step."""
+    try:
+        yield
+    except (Failed, NeedsInput):
+        raise
+    except Exception as error:
+        message = str(error) or type(error).__name__
+        raise Failed(step_id, type(error).__name__, message) from error
+
+
+def take_input(routine: Mapping[str, Any], given: Any) -> dict[str, Any]:
+    """Return the input of a run under the names of its function, if it fits its schema."""
+    check(isinstance(given, dict), "the input must be an object")
+    schema = routine["input_schema"]
+    missing = [name for name in schema.get("required", ()) if name not in given]
+    if missing and routine["hands_over"] and not set(given) - set(schema.get("properties", given)):
+        fields = [{"name": name, "type": "json"} for name in missing]
+        raise NeedsInput("inputs", f"give {', '.join(missing)}", fields)
+    expect(given, schema, "input")
+    return {word: given[name] for name, word in routine["inputs"].items() if name in given}
+
+
+def secret(name: str, variable: str) -> str:
+    """Return a secret from the environment."""
+    value = os.environ.get(variable)
+    if not value:
+        raise Failed("", "CheckFailed", f"the secret {name!r} is not set: set {variable}")
+    return value
+
+
+def bring(tools: Any, names: Mapping[str, Any], effects: Effects) -> SimpleNamespace:
+    """Return the tools by name, from a module, an object or a mapping.
+
+    names: for each tool the first step that calls it, and whether it has an effect.
+    """
+    found: dict[str, Any] = {}
+    for name, (step_id, is_write) in names.items():
+        is_mapping = isinstance(tools, Mapping)
+        tool = tools.get(name) if is_mapping else getattr(tools, name, None)
+        if tool is None:
+            raise Failed(step_id, "CheckFailed", f"there is no tool {name!r}")
+        found[name] = effects.noting(awaited(tool), name) if is_write else awaited(tool)
+    return SimpleNamespace(**found)
+
+
+def awaited(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs a coroutine function to its end; others as they are."""
+    if not inspect.iscoroutinefunction(function):
+        return function
+    return lambda *args, **named: asyncio.run(function(*args, **named))
+
+
+# --- prompts --------------------------------------------------------------------------------------
+
+
+def ask(
+    step_id: str, message: Any, fields: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a person's answer to a prompt."""
+    given = answers.get(step_id)
+    if given is None:
+        raise NeedsInput(step_id, message, fields)
+    unknown = sorted(given.keys() - {field["name"] for field in fields})
+    if unknown:
+        raise NeedsInput(step_id, message, fields, f"the prompt has no field {unknown[0]!r}")
+    try:
+        return {field["name"]: checked(field, given.get(field["name"])) for field in fields}
+    except CheckFailed as error:
+        raise NeedsInput(step_id, message, fields, str(error)) from error
+
+
+def ask_ahead(
+    step_id: str,
+    message: str,
+    fields: Sequence[Mapping[str, Any]],
+    is_later: bool,
+    *,
+    answers: Mapping[str, Any],
+) -> None:
+    """Ask now for what would be asked after an effect: a script can't go on where it stopped."""
+    if is_later:
+        why = f"{message} (it is asked after a call with an effect: answer it before the run)"
+        ask(step_id, why, fields, answers)
+
+
+def checked(field: Mapping[str, Any], answer: Any) -> Any:
+    """Return an answer in the type of its field: text, confirm or json."""
+    place, kind = f"field {field['name']}", field.get("type", "text")
+    answer = field.get("default") if answer is None else answer
+    check(answer is not None or not field.get("required", True), f"{place}: an answer is required")
+    if answer is None or kind == "json" or (kind == "text" and isinstance(answer, str)):
+        return answer
+    words = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
+    agreed = answer if isinstance(answer, bool) else words.get(str(answer).strip().lower())
+    wanted = "a text" if kind == "text" else "yes or no"
+    check(kind == "confirm" and agreed is not None, f"{place}: {answer!r} is not {wanted}")
+    return agreed
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def main(run: Callable[..., Any], description: str) -> None:
+    """Run this file as a command: print the output as JSON, exit with 1 if a step fails.
+
+    The exit code is 2 if an argument is wrong.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--input", metavar="JSON|FILE", help="the input as JSON; - for stdin")
+    parser.add_argument("--tools", metavar="MODULE|FILE", help="where the tools are")
+    parser.add_argument(
+        "--answers", metavar="JSON|FILE", help="answers: {step: {field: value}}, as JSON"
+    )
+    given = parser.parse_args()
+    try:
+        # Standard output holds the result alone, whatever tools print.
+        with redirect_stdout(sys.stderr):
+            try:
+                data, answers = typed_object(given.input), typed_object(given.answers)
+                tools = load_tools(given.tools) if given.tools else {}
+            except (ImportError, OSError, SyntaxError, TypeError, ValueError) as problem:
+                parser.error(f"{type(problem).__name__}: {problem}")
+            output = run(data, tools, answers)
+    except (Failed, NeedsInput) as problem:
+        sys.exit(str(problem))
+    print(json.dumps(output, ensure_ascii=False, indent=2))
+
+
+def typed_object(given: str | None) -> dict[str, Any]:
+    """Return a JSON object: what was typed itself, or in a file, or - for standard input."""
+    if not given or given.lstrip().startswith("{"):
+        found = json.loads(given or "{}")
+    else:
+        found = json.loads(sys.stdin.read() if given == "-" else Path(given).read_bytes())
+    if not isinstance(found, dict):
+        raise TypeError(f"{given}: expected a JSON object")
+    return found
+
+
+def load_tools(source: str) -> Any:
+    """Import a module by its name, or a file by its path."""
+    if not source.endswith(".py"):
+        return importlib.import_module(source)
+    spec = importlib.util.spec_from_file_location(Path(source).stem, source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# --- values ---------------------------------------------------------------------------------------
 
 
 def check(holds: Any, message: str | Callable[[], Any] = "") -> None:
@@ -77,70 +331,14 @@ def side_by_side(*lists: Any, most: int | None = None) -> Iterator[tuple[Any, ..
     return zip(*lists, strict=True)
 
 
-def attempt(call: Callable[[], Any], otherwise: Any, schema: Any = None) -> Any:
-    """Return what a call returns, or the other value if it fails.
-
-    What a call that was made must return is not up to that: it is checked by its schema.
-    """
-    try:
-        value = call()
-    except UnknownOutcome:
-        raise
-    except Exception:  # noqa: BLE001 - the step goes on whatever fails
-        return otherwise
-    expect(value, schema or {}, "the result")
-    return value
-
-
-def again(
-    call: Callable[[], Any], attempts: int, backoff: float, errors: Sequence[str] = ()
-) -> Any:
-    """Repeat a call that fails, with pauses; errors: only if the error has one of these words."""
-    for count in range(1, attempts):
-        try:
-            return call()
-        except Exception as error:
-            said = f"{type(error).__name__} {error}"
-            if errors and not any(word in said for word in errors):
-                raise
-            time.sleep(backoff * 2 ** (count - 1))
-    return call()
-
-
-# --- values in texts ------------------------------------------------------------------------------
-
-
 def as_text(*parts: Any) -> str:
     """Join parts into one text; structures are written as JSON."""
     return "".join(
-        json_text(part) if isinstance(part, dict | list) else str(part) for part in parts
+        json.dumps(part, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        if isinstance(part, dict | list)
+        else str(part)
+        for part in parts
     )
-
-
-def json_text(value: Any) -> str:
-    """Return a value as compact JSON."""
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{json_key(key)}:{json_text(v)}" for key, v in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(json_text(item) for item in value) + "]"
-    return json_number(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
-
-
-def json_number(value: float) -> str:
-    """Return a float in its shortest form, as em writes it."""
-    if not math.isfinite(value):
-        return "null"
-    digits, _, exponent = repr(value).partition("e")
-    if not exponent:
-        return digits
-    if int(exponent) == -5:
-        return ("-" if value < 0 else "") + "0.0000" + digits.lstrip("-").replace(".", "")
-    return f"{digits}e{int(exponent)}"
-
-
-def json_key(key: Any) -> str:
-    """Return a key as JSON: always a text."""
-    return json_text(key if isinstance(key, str) else json_text(key))
 
 
 # --- schemas --------------------------------------------------------------------------------------
@@ -196,15 +394,9 @@ def _equals(one: Any, other: Any) -> bool:
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _has_format(value: Any, form: str) -> bool:
-    if not isinstance(value, str):
-        return True
+def _has_format(text: str, form: str) -> bool:
     try:
-        return bool(FORMATS[form](value))
+        return bool(FORMATS[form](text))
     except ValueError:
         return False
 
@@ -225,24 +417,29 @@ def _are_distinct(values: Sequence[Any]) -> bool:
     return not any(_equals(one, other) for one, other in pairs)
 
 
+def _of(kind: str, keeps: Callable[[Any, Any], Any]) -> Callable[[Any, Any], bool]:
+    """Return a check of values of a kind; others fit."""
+    return lambda value, wanted: not _is(value, kind) or bool(keeps(value, wanted))
+
+
 _KEEPS: dict[str, Any] = {
     "type": lambda v, w: any(_is(v, kind) for kind in ([w] if isinstance(w, str) else w)),
     "const": _equals,
     "enum": lambda v, w: any(_equals(v, one) for one in w),
     "anyOf": lambda v, w: any(_is_fit(v, one) for one in w),
-    "pattern": lambda v, w: not isinstance(v, str) or re.search(w, v) is not None,
-    "format": _has_format,
-    "minLength": lambda v, w: not isinstance(v, str) or len(v) >= w,
-    "maxLength": lambda v, w: not isinstance(v, str) or len(v) <= w,
-    "minItems": lambda v, w: not isinstance(v, list | tuple) or len(v) >= w,
-    "maxItems": lambda v, w: not isinstance(v, list | tuple) or len(v) <= w,
-    "uniqueItems": lambda v, w: not (w and isinstance(v, list | tuple)) or _are_distinct(v),
-    "minProperties": lambda v, w: not isinstance(v, Mapping) or len(v) >= w,
-    "maxProperties": lambda v, w: not isinstance(v, Mapping) or len(v) <= w,
-    "minimum": lambda v, w: not _is_number(v) or v >= w,
-    "maximum": lambda v, w: not _is_number(v) or v <= w,
-    "exclusiveMinimum": lambda v, w: not _is_number(v) or v > w,
-    "exclusiveMaximum": lambda v, w: not _is_number(v) or v < w,
+    "pattern": _of("string", lambda v, w: re.search(w, v)),
+    "format": _of("string", _has_format),
+    "minLength": _of("string", lambda v, w: len(v) >= w),
+    "maxLength": _of("string", lambda v, w: len(v) <= w),
+    "minItems": _of("array", lambda v, w: len(v) >= w),
+    "maxItems": _of("array", lambda v, w: len(v) <= w),
+    "uniqueItems": _of("array", lambda v, w: not w or _are_distinct(v)),
+    "minProperties": _of("object", lambda v, w: len(v) >= w),
+    "maxProperties": _of("object", lambda v, w: len(v) <= w),
+    "minimum": _of("number", lambda v, w: v >= w),
+    "maximum": _of("number", lambda v, w: v <= w),
+    "exclusiveMinimum": _of("number", lambda v, w: v > w),
+    "exclusiveMaximum": _of("number", lambda v, w: v < w),
 }
 WORDS = frozenset({*_KEEPS, "required", "properties", "additionalProperties", "items"})
 """The words of JSON Schema that `expect` knows."""

@@ -1,307 +1,352 @@
-"""The code around an exported function: how a run of it begins and ends, and its command.
+"""A routine as one Python script that needs its tools, but not em.
 
-`em routine export` copies what a script needs of it; it has only the standard library. A routine
-that hands over does so for whatever stops it before its first write: nothing was done. What stops a
-script later says what was done, since there is no journal.
+A script has the function that `em routine show --python` prints, each step under its id, the
+functions of udf.py, and copies of the code of em that both run on. What a script can't do is an
+`ExportError` that names the step and the construct.
 """
 
-import argparse
-import asyncio
-import functools
-import importlib
-import importlib.util
+import ast
 import inspect
-import json
-import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from pprint import pformat
+from types import ModuleType
+from typing import Any, NamedTuple
 
-from em.compiler.export.prelude import CheckFailed, UnknownOutcome, check, expect
+import msgspec
+
+from em.compiler.checks import walked
+from em.compiler.export import prelude
+from em.compiler.export.function import (
+    COPIED,
+    PRELUDE,
+    Function,
+    checked_schema,
+    docstring,
+    is_word,
+    writes_of,
+)
+from em.errors import ExportError
+from em.runner.authorship import runs_in_sandbox
+from em.runner.package import UDF, Package
+from em.runner.public_form import description_of
+from em.runner.routine import Routine, ToolStep, UdfStep
+from em.runner.tools import one_line
+from em.values.canonical import Json
+from em.values.files import read_file
+from em.values.json_schema import closed
+from em.values.syntax_tree import module_of
+
+ROUTINE = "ROUTINE"
+"""The constant of a script that says what its run needs to know of the routine."""
+_RUN = '''\
+def run(input: Any, tools: Any, answers: Any = None) -> Any:
+    """Run the routine with an input, its tools, and answers to its prompts."""
+    return run_function({function}, ROUTINE, input, tools, answers)
+'''
+_MAIN = 'if __name__ == "__main__":\n    main(run, (__doc__ or "").partition("\\n")[0])'
+_ABOUT = """\
+{name}: a routine as a script, written by `em routine export`.
+
+It needs Python 3.11 or newer and its tools, not em:
+
+    python THIS_FILE --input input.json --tools my_tools.py
+{tools}{usage}
+Where something is not as it was recorded it hands over (HandedOver) before its first effect, and \
+nothing was done: do the task without it then. It has no journal: what stops it says which effects \
+were made, and a run that made one must not be started again. What is asked after an effect must \
+be answered before the run."""
 
 
-class Failed(Exception):
-    """A step failed, and the run with it. made: the calls with an effect that came before."""
+class Section(NamedTuple):
+    """What a script offers to other code: constants, a function, what it calls, how to use it."""
 
-    made: Sequence[str] = ()
-
-    def __init__(self, step_id: str, error_type: str, message: str) -> None:
-        self.step_id, self.error_type, self.message = step_id, error_type, message
-        place = f"step {step_id}: " if step_id else ""
-        super().__init__(f"{place}{error_type}: {message}")
+    constants: Json
+    code: str
+    calls: Sequence[Callable[..., Any]]
+    usage: str
 
 
-class NeedsInput(Exception):
-    """A person must answer a prompt, and no answer was given. made: as for `Failed`."""
+def export_python(
+    package: Package,
+    *,
+    trust: bool = False,
+    section: Section | None = None,
+    routine: Routine | None = None,
+) -> str:
+    """Return a script that does what `em run --no-journal` does with this routine.
 
-    made: Sequence[str] = ()
+    A script has no sandbox: functions that a model wrote are refused unless a person has read them.
+    routine: another form of the routine of the package, which the script is made of.
+    """
+    own = _own_code(package, trust=trust)
+    chosen, section = routine or package.routine, section or Section({}, "", (), "")
+    document: Json = msgspec.to_builtins(chosen)
+    document["description"] = description_of(chosen)
+    copies = _Copies()
+    for name in ("run_function", "main", "step", "awaited", "Failed", "NeedsInput"):
+        copies.add(name, prelude)
+    for called in section.calls:
+        copies.add(called.__name__, sys.modules[called.__module__])
+    taken = {*copies.code, "run", ROUTINE, *section.constants, *_defined(module_of(section.code))}
+    function = Function(
+        document,
+        functions=own.functions,
+        coroutines=own.coroutines,
+        taken=taken | own.functions,
+        is_script=True,
+    )
+    text = function.text()
+    called_names = function.names_called() - own.functions
+    for name, module in {**dict.fromkeys(sorted(PRELUDE), prelude), **COPIED}.items():
+        if name in called_names:
+            copies.add(name, module)
+    own.refuse_clash(taken | {*copies.code, function.name}, copies.imports)
+    for step in chosen.all_steps:
+        if isinstance(step, UdfStep) and step.function not in own.functions:
+            problem = f"there is no function {step.function!r} in {UDF}"
+            raise ExportError(problem, place=f"step {step.id}, field function")
+    constants = {ROUTINE: _known(chosen, document, function), **section.constants}
+    parts = [
+        docstring(_about(chosen, section.usage))
+        + "\nfrom __future__ import annotations\n\n"
+        + "\n".join(_import_lines({**own.imports, **copies.imports}))
+        + "\n\n"
+        + "\n".join(
+            f"{name}: dict[str, Any] = {pformat(value, width=80, sort_dicts=False)}"
+            for name, value in constants.items()
+        ),
+        "# This does for the function below what em's runner does.",
+        *copies.code.values(),
+        own.code,
+        text,
+        _RUN.format(function=function.name),
+        section.code,
+        _MAIN,
+    ]
+    made = "\n\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"
+    module_of(made)
+    return made
 
-    def __init__(
-        self, step_id: str, message: str, fields: list[dict[str, Any]], problem: str = ""
-    ) -> None:
-        self.step_id, self.message, self.fields = step_id, message, fields
-        why = f" ({problem})" if problem else ""
-        super().__init__(f"step {step_id} waits for an answer: {message}{why}")
+
+def _import_lines(lines: Iterable[str]) -> list[str]:
+    """Return imports of one name each, sorted, and those from one module as one."""
+    names: dict[str, list[str]] = {}
+    for module, _, name in (line.partition(" import ") for line in sorted(lines)):
+        names.setdefault(module, []).append(name)
+    plain = [module for module in names if module.startswith("import ")]
+    parts = [f"{one} import {', '.join(known)}" for one, known in names.items() if any(known)]
+    return [*plain, *parts]
 
 
-class HandedOver(NeedsInput):
-    """Something is not as it was recorded, and nothing was done: do the task without the script."""
+def _known(routine: Routine, document: Json, function: Function) -> Json:
+    """Return what a run must know of the routine beside its function."""
+    steps, writes = [*walked(document["steps"])], writes_of(document)
+    first = {step["tool"]: step["id"] for step in reversed(steps) if step["type"] == "tool.call"}
+    given = routine.input_schema
+    secrets = {one.name: one.variable for one in routine.secrets}
+    return {
+        "hands_over": routine.checks == "hand_over",
+        "input_schema": {} if given is None else checked_schema(closed(given), "input_schema"),
+        "output_schema": checked_schema(routine.output_schema or {}, "output_schema"),
+        "inputs": function.inputs,
+        "secrets": {word: [name, secrets[name]] for name, word in function.secrets.items()},
+        "tools": {tool: [first[tool], is_write] for tool, is_write in writes.items()},
+        "prompts": [*_prompts(steps, writes)],
+    }
 
-    def __init__(self, step_id: str, why: str) -> None:
-        super().__init__(step_id, f"handed over: {why}; nothing was done", [])
-        self.args = (self.message,)
+
+def _prompts(steps: Iterable[Json], writes: dict[str, bool]) -> Iterator[list[Any]]:
+    """Yield the step, message and fields of each prompt, and whether an effect comes before."""
+    has_written = False
+    for step in steps:
+        has_written |= writes.get(step.get("tool", ""), False)
+        if step["type"] == "prompt.user":
+            prompt = step["prompt"]
+            yield [step["id"], prompt["message"], prompt.get("fields", []), has_written]
 
 
-class Effects:
-    """The calls with an effect of a run. unsure: those that broke off."""
+def signatures(routine: Routine) -> list[str]:
+    """Return the tools that a routine calls as signatures of the functions to bring."""
+    about = {tool.name: one_line(tool.description, 300) for tool in routine.tools}
+    names: dict[str, dict[str, None]] = {}
+    for step in routine.all_steps:
+        if isinstance(step, ToolStep):
+            names.setdefault(step.tool, {}).update(dict.fromkeys(step.args))
+    lines = []
+    for tool, args in names.items():
+        note = f"  # {about[tool]}" if about.get(tool) else ""
+        if all(is_word(word) for word in (tool, *args)):
+            given = f"*, {', '.join(args)}" if args else ""
+            lines.append(f"def {tool}({given}): ...{note}")
+        else:
+            lines.append(f"# {one_line(f'{tool}({list(args)})', 300)}{note}")
+    return lines
+
+
+def _about(routine: Routine, usage: str) -> str:
+    """Return the docstring of a script."""
+    lines = "".join(f"    {line}\n" for line in signatures(routine))
+    tools = f"\nTools to bring, in a module, an object or a mapping:\n\n{lines}" if lines else ""
+    usage = f"\nAs a tool of an agent:\n\n{usage}\n" if usage else ""
+    return _ABOUT.format(name=routine.name, tools=tools, usage=usage)
+
+
+# --- code of other files --------------------------------------------------------------------------
+
+
+def parsed(source: bytes, path: Path) -> ast.Module:
+    """Return a Python file. Raise ExportError if it needs em, or another file beside it."""
+    try:
+        tree = module_of(source.decode())
+    except (SyntaxError, ValueError) as error:
+        raise ExportError(f"the file must be Python, in UTF-8: {error}", place=str(path)) from None
+    for node in ast.walk(tree):
+        names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = ["em" if node.level else node.module or ""]
+        for name in names:
+            first = name.partition(".")[0]
+            beside = path.with_name(f"{first}.py").exists() or (path.parent / first).is_dir()
+            if first == "em" or (beside and first not in sys.stdlib_module_names):
+                raise ExportError(
+                    f"it imports {name}, which the script would not have",
+                    place=f"{path}:{node.lineno}",  # type: ignore[attr-defined]  # an import
+                    fix=f"put what it needs into {path.name} itself",
+                )
+    return tree
+
+
+class _OwnCode(NamedTuple):
+    """What a script has of udf.py. imports: each with the name that it defines."""
+
+    code: str
+    imports: dict[str, str]
+    functions: set[str]
+    coroutines: set[str]
+
+    def refuse_clash(self, defined: set[str], imports: dict[str, str]) -> None:
+        """Raise if a name means something else in the script."""
+        ours = {name: line for line, name in imports.items()}
+        theirs = {name: line for line, name in self.imports.items()}
+        for name in sorted(self.functions):
+            our, their = ours.get(name, ""), theirs.get(name, "")
+            is_package = all(one[:7] == "import " and " as " not in one for one in (our, their))
+            if name in defined or (our not in ("", their) and not is_package):
+                raise ExportError(
+                    f"the script has a {name!r} of its own", place=UDF, fix="give it another name"
+                )
+
+
+def _own_code(package: Package, *, trust: bool) -> _OwnCode:
+    """Return what udf.py has, if a person has read it, without what runs as a command."""
+    path = package.folder / UDF
+    code = read_file(path, ExportError) if path.exists() else b""
+    if runs_in_sandbox(path, code) and not trust:
+        raise ExportError(
+            "a model wrote these functions and nobody has read them: a script has no sandbox",
+            place=str(path),
+            fix="read them and run `em trust`, or export with --trust",
+        )
+    tree = parsed(code, path)
+    imports: dict[str, str] = {}
+    kept = []
+    for node in tree.body[ast.get_docstring(tree) is not None :]:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                one = ast.Import([alias])
+                if isinstance(node, ast.ImportFrom):
+                    # What `typing` has of another module is the same.
+                    is_type = node.module == "typing" and alias.name in vars(prelude)
+                    module = "collections.abc" if is_type and alias.name != "Any" else node.module
+                    one = ast.ImportFrom(module, [alias], 0)  # type: ignore[assignment]
+                if getattr(node, "module", "") != "__future__":
+                    imports[ast.unparse(one)] = alias.asname or alias.name.partition(".")[0]
+        elif not (isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)):
+            kept.append(node)
+    return _OwnCode(
+        "\n\n\n".join(map(ast.unparse, kept)),
+        imports,
+        _defined(ast.Module(kept, [])) | {*imports.values()},
+        {node.name for node in kept if isinstance(node, ast.AsyncFunctionDef)},
+    )
+
+
+def _defined(tree: ast.Module) -> set[str]:
+    return {name for node in tree.body for name in _names_of(node)}
+
+
+def _names_of(node: ast.stmt) -> list[str]:
+    """Return the names that a statement of a module defines, but for imports."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+        return [node.name]
+    targets = getattr(node, "targets", [node.target] if isinstance(node, ast.AnnAssign) else [])
+    return [one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
+
+
+_REPLACED = {
+    "short": "def short(value: Any) -> str:\n    return repr(value)[:300]\n",
+    "_decoded": "def _decoded(text: str) -> Any:\n"
+    "    return json.loads(text, parse_constant=int)  # which refuses NaN\n",
+}
+"""Functions of em that need more than the standard library, and what a script has instead."""
+
+
+class _Copies:
+    """Definitions of em, with all that they need, in the order in which they must stand.
+
+    imports: lines that import from the standard library, each with the name that it defines.
+    """
 
     def __init__(self) -> None:
-        self.begun: list[str] = []
-        self.made: list[str] = []
-        self.unsure: list[str] = []
+        self.code: dict[str, str] = {}
+        self.imports: dict[str, str] = {}
+        self._homes: dict[str, ModuleType] = {}
+        self._begun: set[str] = set()
 
-    def noting(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
-        """Return a tool that notes that its call was begun, and how it ended."""
+    def add(self, name: str, module: ModuleType) -> None:
+        """Add a name of a module, and all that it needs."""
+        text, defined = _source(module)
+        node = defined.get(name)
+        if name in _REPLACED:
+            self.code[name] = _REPLACED[name]
+            self.imports["import json"] = "json"
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            self._import(name, node)
+        elif node is not None and self._homes.setdefault(name, module) is not module:
+            raise AssertionError(f"two modules define {name}")
+        elif node is not None and name not in self._begun:
+            self._begun.add(name)
+            for one in dict.fromkeys(one.id for one in ast.walk(node) if isinstance(one, ast.Name)):
+                self.add(one, module)
+            decorators = [one.lineno for one in getattr(node, "decorator_list", ())]
+            lines = text.split("\n")[min([node.lineno, *decorators]) - 1 : node.end_lineno]
+            self.code[name] = textwrap.dedent("\n".join(lines))
 
-        def call(**args: Any) -> Any:
-            self.begun.append(name)
-            try:
-                result = function(**args)
-            except Exception as error:
-                self.unsure.append(name)
-                if breaks_off(error):
-                    raise UnknownOutcome(f"{type(error).__name__}: {error}") from error
-                raise
-            self.made.append(name)
-            return result
-
-        return call
-
-    def told(self, problem: Any) -> Any:
-        """Return an error that says what was done before it."""
-        said = [f"It is not known whether {self.unsure[-1]} was done"] if self.unsure else []
-        if self.made:
-            problem.made = tuple(self.made)
-            said.append(f"Done before, and not undone: {', '.join(self.made)}")
-            said.append("Finish by hand, and don't start it again from the beginning")
-        problem.args = (". ".join([str(problem), *said]),)
-        return problem
-
-
-def breaks_off(error: BaseException | None) -> bool:
-    """Return whether a call that raised this may have been made all the same."""
-    if error is None or isinstance(error, ConnectionRefusedError):
-        return False
-    status = getattr(getattr(error, "response", None), "status_code", getattr(error, "code", None))
-    is_late = isinstance(error, TimeoutError | ConnectionError) or "Timeout" in type(error).__name__
-    is_server = isinstance(status, int) and 500 <= status < 600
-    return is_late or is_server or breaks_off(error.__cause__ or error.__context__)
-
-
-def run_function(
-    function: Callable[..., Any], routine: Mapping[str, Any], given: Any, tools: Any, answers: Any
-) -> Any:
-    """Run the function of a routine with an input, its tools and answers to its prompts."""
-    effects = Effects()
-    brought = bring(tools, routine["tools"], effects)
-    secrets = {word: secret(*known) for word, known in routine["secrets"].items()}
-    more: dict[str, Any] = {"tools": brought, **secrets}
-    if routine["prompts"]:
-        more["ask"] = functools.partial(ask, answers=answers or {})
-    try:
-        with step("input" if routine["hands_over"] else ""):
-            taken = take_input(routine, given)
-        ahead(answers or {}, routine["prompts"])
-        output = function(**taken, **more)
-        with step(""):
-            expect(output, routine["output_schema"], "output")
-    except NeedsInput as problem:
-        raise effects.told(problem) from problem.__cause__
-    except Failed as problem:
-        if routine["hands_over"] and not effects.begun:
-            raise HandedOver(problem.step_id, problem.message) from problem.__cause__
-        raise effects.told(problem) from problem.__cause__
-    return output
-
-
-@contextmanager
-def step(step_id: str) -> Iterator[None]:
-    """Report an error inside this block as a failure of the step."""
-    try:
-        yield
-    except (Failed, NeedsInput):
-        raise
-    except Exception as error:
-        message = str(error) or type(error).__name__
-        raise Failed(step_id, type(error).__name__, message) from error
-
-
-def take_input(routine: Mapping[str, Any], given: Any) -> dict[str, Any]:
-    """Return the input of a run under the names of its function, if it fits its schema."""
-    check(isinstance(given, dict), "the input must be an object")
-    schema = routine["input_schema"]
-    missing = [name for name in schema.get("required", ()) if name not in given]
-    if missing and routine["hands_over"] and not set(given) - set(schema.get("properties", given)):
-        fields = [{"name": name, "type": "json"} for name in missing]
-        raise NeedsInput("inputs", f"give {', '.join(missing)}", fields)
-    expect(given, schema, "input")
-    return {word: given[name] for name, word in routine["inputs"].items() if name in given}
-
-
-def ahead(answers: Mapping[str, Any], prompts: Sequence[Any]) -> None:
-    """Ask now for what would be asked after an effect: a script can't go on where it stopped."""
-    for step_id, message, fields, is_later in prompts:
-        if is_later and (step_id in answers or not sys.stdin.isatty()):
-            why = f"{message} (it is asked after a call with an effect: answer it before the run)"
-            ask(step_id, why, fields, answers)
-
-
-def secret(name: str, variable: str) -> str:
-    """Return a secret from the environment."""
-    value = os.environ.get(variable)
-    if not value:
-        raise Failed("", "CheckFailed", f"the secret {name!r} is not set: set {variable}")
-    return value
-
-
-def bring(tools: Any, names: Mapping[str, Any], effects: Effects) -> SimpleNamespace:
-    """Return the tools by name, from a module, an object or a mapping.
-
-    names: for each tool the first step that calls it, and whether it has an effect.
-    """
-    found: dict[str, Any] = {}
-    for name, (step_id, is_write) in names.items():
-        is_mapping = isinstance(tools, Mapping)
-        tool = tools.get(name) if is_mapping else getattr(tools, name, None)
-        if tool is None:
-            raise Failed(step_id, "CheckFailed", f"there is no tool {name!r}")
-        found[name] = effects.noting(awaited(tool), name) if is_write else awaited(tool)
-    return SimpleNamespace(**found)
-
-
-def awaited(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that runs a coroutine function to its end; others as they are."""
-    if not inspect.iscoroutinefunction(function):
-        return function
-
-    @functools.wraps(function)
-    def wait(*args: Any, **named: Any) -> Any:
-        return asyncio.run(function(*args, **named))
-
-    return wait
-
-
-# --- prompts --------------------------------------------------------------------------------------
-
-
-def ask(
-    step_id: str, message: Any, fields: list[dict[str, Any]], answers: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return a person's answer to a prompt: from `answers`, else from the terminal."""
-    given = answers.get(step_id)
-    if given is None:
-        if not sys.stdin.isatty():
-            raise NeedsInput(step_id, message, fields)
-        print(message, file=sys.stderr)
-        given = {field["name"]: ask_field(field) for field in fields}
-    unknown = sorted(given.keys() - {field["name"] for field in fields})
-    if unknown:
-        raise NeedsInput(step_id, message, fields, f"the prompt has no field {unknown[0]!r}")
-    try:
-        return {field["name"]: checked(field, given.get(field["name"])) for field in fields}
-    except CheckFailed as error:
-        raise NeedsInput(step_id, message, fields, str(error)) from error
-
-
-def ask_field(field: dict[str, Any]) -> Any:
-    """Read one line from the terminal; an empty line means the default."""
-    kind = field.get("type", "text")
-    hint = " [yes/no]" if kind == "confirm" else ""
-    line = input(f"{field.get('label') or field['name']}{hint}: ").strip()
-    return (json.loads(line) if kind == "json" else line) if line else None
-
-
-def checked(field: dict[str, Any], answer: Any) -> Any:
-    """Return an answer in the type of its field: text, confirm or json."""
-    place, kind = f"field {field['name']}", field.get("type", "text")
-    answer = field.get("default") if answer is None else answer
-    if answer is None and field.get("required", True):
-        raise CheckFailed(f"{place}: an answer is required")
-    if answer is None or kind == "json" or (kind == "text" and isinstance(answer, str)):
-        return answer
-    words = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
-    agreed = answer if isinstance(answer, bool) else words.get(str(answer).strip().lower())
-    if kind == "text" or agreed is None:
-        wanted = "a text" if kind == "text" else "yes or no"
-        raise CheckFailed(f"{place}: {answer!r} is not {wanted}")
-    return agreed
-
-
-# --- the command ----------------------------------------------------------------------------------
-
-
-def main(run: Callable[..., Any], description: str) -> None:
-    """Run this file as a command: print the output as JSON, exit with 1 if a step fails.
-
-    The exit code is 2 if an argument is wrong.
-    """
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--input", metavar="JSON|FILE", help="the input as JSON; - for stdin")
-    parser.add_argument("--tools", metavar="MODULE|FILE", help="where the tools are")
-    parser.add_argument(
-        "--answers", metavar="JSON|FILE", help="answers: {step: {field: value}}, as JSON"
-    )
-    given = parser.parse_args()
-    try:
-        # Standard output holds the result alone, whatever tools print.
-        with redirect_stdout(sys.stderr):
-            try:
-                data, answers = typed_object(given.input), typed_object(given.answers)
-                tools = load_tools(given.tools) if given.tools else {}
-            except CheckFailed as problem:
-                parser.error(str(problem))
-            output = run(data, tools, answers)
-    except (Failed, NeedsInput) as problem:
-        sys.exit(str(problem))
-    print(json.dumps(output, ensure_ascii=False, indent=2))
-
-
-def typed_object(given: str | None) -> dict[str, Any]:
-    """Return a JSON object: what was typed itself, or in a file, or - for standard input."""
-    if not given:
-        return {}
-    is_typed = given.lstrip().startswith("{")
-    place = "the JSON object that was typed" if is_typed else given
-    try:
-        if is_typed:
-            text = given.encode()
+    def _import(self, name: str, node: ast.Import | ast.ImportFrom) -> None:
+        module = str(node.module) if isinstance(node, ast.ImportFrom) else name
+        if module.startswith("em."):
+            self.add(name, sys.modules[module])
+        elif module.partition(".")[0] not in sys.stdlib_module_names:
+            raise ExportError(f"a script can't have {name!r}: it needs {module}")
+        elif isinstance(node, ast.ImportFrom):
+            self.imports[f"from {module} import {name}"] = name
         else:
-            text = sys.stdin.buffer.read() if given == "-" else Path(given).read_bytes()
-        found = json.loads(text.decode("utf-8-sig"))
-    except OSError as problem:
-        raise CheckFailed(f"{place}: can't be read: {problem.strerror}") from None
-    except (ValueError, RecursionError) as problem:
-        raise CheckFailed(f"{place}: expected a JSON object: {problem}") from None
-    if not isinstance(found, dict):
-        raise CheckFailed(f"{place}: expected a JSON object")
-    return found
+            lines = {ast.unparse(ast.Import([one])): one.name for one in node.names}
+            self.imports |= {line: name for line, one in lines.items() if one.startswith(name)}
 
 
-def load_tools(source: str) -> Any:
-    """Import a module by its name, or a file by its path."""
-    try:
-        if source.endswith(".py"):
-            spec = importlib.util.spec_from_file_location(Path(source).stem, source)
-            assert spec is not None
-            assert spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            return module
-        if all(source.split(".")):
-            return importlib.import_module(source)
-    except (ImportError, OSError, SyntaxError) as problem:
-        raise CheckFailed(f"{source}: the tools can't be loaded: {problem}") from problem
-    raise CheckFailed(f"{source}: expected a Python file or the name of a module")
+@cache
+def _source(module: ModuleType) -> tuple[str, dict[str, ast.stmt]]:
+    """Return the text of a module, and by name the statements that define or import it."""
+    text = inspect.getsource(module)
+    found: dict[str, ast.stmt] = {}
+    for node in module_of(text).body:
+        names = _names_of(node)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [one.asname or one.name.partition(".")[0] for one in node.names]
+        found.update(dict.fromkeys(names, node))
+    return text, found
