@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from em.heuristics.lessons import Heuristics
     from em.llm.client import LlmClient
     from em.recall.embed import Embed
-    from em.recall.reranker import Rerank
+    from em.recall.rank import Rerank
     from em.runner.tools import Tools
     from em.state.subjects import Subjects
     from em.traces.record import Recording

@@ -13,8 +13,7 @@ from em.log.event import Event, EventQuery, check_name
 from em.log.use import note_use
 from em.settings import AllowSettings, Settings
 from em.store import Erasure, open_store
-from em.store.anchor import anchor
-from em.store.log import Log
+from em.store.log import Log, anchor
 from em.store.protocol import Store, Within
 from em.values.canonical import Json, canonical
 from em.values.times import Moment, moment, new_id
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from em.llm.client import LlmClient
     from em.recall.embed import Embed
     from em.recall.embed import Progress as EmbedProgress
-    from em.recall.reranker import Rerank
+    from em.recall.rank import Rerank
     from em.recall.search import Recall, Recalled
     from em.runner.acceptance import Standing
     from em.runner.engine import RunOptions
@@ -968,7 +967,7 @@ class Memory:
         **how: Any,
     ) -> tuple[int, dict[str, str]]:
         """Checkpoint many subjects, or all, on all cores. Return the count and the failures."""
-        from em.state.portions import checkpoint_many, subjects_of
+        from em.state.subjects import checkpoint_many, subjects_of
 
         names = subjects_of(self.store) if subjects is None else subjects
         return checkpoint_many(self.subjects, names, processes=processes, db=self._db, **how)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from em import Memory
 from em.runner.tools import ToolRegistry
-from em.testing.model_server import LoopbackModel
-from em.testing.turn import calling
+from em.testing.model_server import LoopbackModel, calling
 
 ROOT = Path(__file__).parents[2]
 AGENT = ROOT / "examples" / "four_lines" / "agent.py"

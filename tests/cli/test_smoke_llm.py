@@ -6,7 +6,7 @@ import pytest
 from em_command import em
 
 from em.testing import LoopbackModel
-from em.testing.turn import failing
+from em.testing.model_server import failing
 
 
 @pytest.fixture

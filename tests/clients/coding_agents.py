@@ -10,8 +10,7 @@ from typing import Any
 from tests.cli.em_command import em
 
 from em.testing import LoopbackModel, ModelCall, Turn
-from em.testing.model_server import SeenRequest
-from em.testing.turn import calling
+from em.testing.model_server import SeenRequest, calling
 
 CLIENTS = Path(__file__).parents[2] / ".clients"
 KEY = "sk-dummy"

@@ -6,7 +6,7 @@ from tests.clients.coding_agents import CodingAgent, MiniSweAgent, Opencode
 
 from em import Memory
 from em.testing import Turn
-from em.testing.turn import broken_stream, cut_off
+from em.testing.model_server import broken_stream, cut_off
 
 
 def test_a_session_calls_tools_and_is_imported_with_its_calls(any_agent: CodingAgent) -> None:

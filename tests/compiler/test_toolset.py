@@ -16,8 +16,7 @@ from em import AsyncMemory, Memory
 from em.errors import EmError, UsageError
 from em.runner.package import keep_routine
 from em.settings import Settings
-from em.testing.model_server import LoopbackModel
-from em.testing.turn import ModelCall, Turn
+from em.testing.model_server import LoopbackModel, ModelCall, Turn
 
 REFUND = """\
 name: refund

@@ -9,7 +9,7 @@ import pytest
 from em import Memory
 from em.errors import EmError, NotFound
 from em.llm import ScriptedClient
-from em.store import provenance
+from em.store import erasure
 from em.workflows import Workflows
 
 ANA, BOB = "zebra-ana-4711", "yak-bob-0815"
@@ -181,13 +181,13 @@ def test_what_is_read_does_not_grow_with_what_has_nothing_to_do_with_it(
 ) -> None:
     flow = write(FLOW)
     read: list[str] = []
-    events = provenance._ProvenanceWalk._events
+    events = erasure._ProvenanceWalk._events
 
-    def counted(walk: provenance._ProvenanceWalk, stream: str) -> Any:
+    def counted(walk: erasure._ProvenanceWalk, stream: str) -> Any:
         read.append(stream)
         return events(walk, stream)
 
-    monkeypatch.setattr(provenance._ProvenanceWalk, "_events", counted)
+    monkeypatch.setattr(erasure._ProvenanceWalk, "_events", counted)
     counts = []
     for others in (1, 10):
         for _ in range(others):

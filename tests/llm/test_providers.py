@@ -13,8 +13,8 @@ from em.llm.client import LONGEST_WAIT, Client
 from em.llm.wires import AnthropicWire, OpenAIWire
 from em.settings import Price, ProviderSettings
 from em.testing import LoopbackModel, ProviderConformance
+from em.testing.model_server import Turn, failing, rate_limited
 from em.testing.providers import CITY, LISBON, OPEN, Connect
-from em.testing.turn import Turn, failing, rate_limited
 
 SECRET = "sk-test-0123456789"
 

@@ -10,8 +10,7 @@ import openai
 import pytest
 
 from em.testing import LoopbackModel, ModelCall, Turn
-from em.testing.model_server import SeenRequest
-from em.testing.turn import broken_stream, calling, cut_off
+from em.testing.model_server import SeenRequest, broken_stream, calling, cut_off
 
 TEXT = "The shop in Lisbon has 545 things in its window."
 PATCH = "*** Begin Patch\n*** Add File: a\n+1\n*** End Patch"

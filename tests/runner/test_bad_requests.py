@@ -13,7 +13,7 @@ from em.llm import ScriptedClient, get_llm_client
 from em.runner.history import find_runs
 from em.settings import ProviderSettings
 from em.testing import LoopbackModel
-from em.testing.turn import slow
+from em.testing.model_server import slow
 
 ORDER = "W-7377"
 MAIL = "gus@mail.example"

@@ -12,8 +12,8 @@ from tests.careful import careful
 from em import AsyncMemory, Memory
 from em.errors import NotFound, StateHeld, StateInvalid
 from em.llm import ScriptedClient
-from em.state.portions import subjects_of
 from em.state.schema import PolicyName
+from em.state.subjects import subjects_of
 
 ANSWER = "def answer(state, year):\n    return len([t for t in state.trips if t.date.year == year])"
 

@@ -21,7 +21,7 @@ from tests.forks import run_python
 from em import Memory
 from em.errors import StoreCorrupt, UsageError
 from em.log.verify import Head, verify
-from em.store.backup import back_up
+from em.store.sqlite import back_up
 
 
 def write(memory: Memory, count: int, begin: int = 0) -> None:
@@ -32,7 +32,7 @@ def write(memory: Memory, count: int, begin: int = 0) -> None:
 def test_a_backup_under_constant_writes_is_whole_and_of_one_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("em.store.backup.PAGES", 25)
+    monkeypatch.setattr("em.store.sqlite.PAGES", 25)
     with Memory("em.db") as memory:
         write(memory, 300)
         stop, written = threading.Event(), [300]

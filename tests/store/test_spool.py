@@ -9,7 +9,7 @@ import pytest
 
 from em import Memory
 from em.errors import InputError
-from em.store.spool import PORTION
+from em.store.log import PORTION
 
 MANY = 3 * PORTION + 7
 PASSWORD = "tulips and rain"

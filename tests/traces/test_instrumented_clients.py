@@ -17,8 +17,7 @@ import em
 from em import Engine, Memory
 from em.errors import UsageError
 from em.settings import Price
-from em.testing.model_server import LoopbackModel
-from em.testing.turn import ModelCall, Turn, calling, failing
+from em.testing.model_server import LoopbackModel, ModelCall, Turn, calling, failing
 from em.traces.live import model_client
 from em.traces.trace import Message, ToolCall, Trace
 

@@ -8,8 +8,7 @@ from tests.work.conftest import SETTINGS, Workplace, kill
 
 from em import Memory
 from em.errors import InputError, InvalidWorkflow, NotFound, UsageError
-from em.testing.model_server import LoopbackModel, SeenRequest
-from em.testing.turn import Turn, slow
+from em.testing.model_server import LoopbackModel, SeenRequest, Turn, slow
 
 pytestmark = pytest.mark.timeout(1_800)  # for what hangs: workers wait as long as work is done
 

@@ -30,7 +30,7 @@ from em.errors import (
 )
 from em.log.event import TRACE_PREFIX, Draft, Event, EventQuery, behaviour_stream
 from em.store import Commit, Erasure, Store
-from em.store.anchor import anchor
+from em.store.log import anchor
 from em.store.protocol import Artefact, ArtefactDraft, Committed
 from em.traces.trace import trace_events
 from em.values.canonical import Json, identical

@@ -26,7 +26,7 @@ def backup(file: str, save_head: str | None) -> None:
     For PostgreSQL use pg_dump; see docs/deployment.md. A backup keeps what is forgotten later:
     delete the backups from before.
     """
-    from em.store.backup import back_up
+    from em.store.sqlite import back_up
 
     memory = open_memory()
     with progress("copying pages") as bar:

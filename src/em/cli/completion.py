@@ -56,7 +56,7 @@ def _routines(ctx: click.Context) -> Iterator[str]:
 
 def _subjects(ctx: click.Context) -> Iterator[str]:
     from em.memory import Memory
-    from em.state.portions import subjects_of
+    from em.state.subjects import subjects_of
 
     with Memory(_memory(ctx), create=False) as memory:
         yield from subjects_of(memory.store)

@@ -25,10 +25,10 @@ from em.runner.answers import json_or_text
 from em.runner.sandbox.inside.plain import NotPlain, plain
 from em.state.checkpoint import Checkpoint
 from em.state.code import load_module
+from em.state.knowledge import by_mention
 from em.state.rules import Alert, load_rules, written_condition
 from em.state.schema import PolicyName
 from em.state.state import Conflict, State
-from em.state.unread import by_mention
 
 POLL = 2.0
 """Seconds between two looks for new observations."""
@@ -118,7 +118,7 @@ def _checkpoint_all(memory: Memory, options: dict[str, Any]) -> int:
 
 
 def _checkpoint_forever(memory: Memory, subjects: tuple[str, ...], how: dict[str, Any]) -> None:
-    from em.state.portions import subjects_of
+    from em.state.subjects import subjects_of
 
     seen = 0
     while True:

@@ -25,7 +25,7 @@ from em.heuristics.relevance import content_words, similarity
 from em.log.event import HEURISTIC_PREFIX, Draft, EventQuery, heuristic_stream, told_stream
 from em.log.kinds import event_body
 from em.recall.search import LessonRecall
-from em.store.anchor import anchor
+from em.store.log import anchor
 from em.store.protocol import Commit, Store, Within
 from em.text.terms import stems_of, words_of
 from em.traces.trace import KeptTrace, Outcome, least_trusted

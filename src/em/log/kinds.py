@@ -38,7 +38,7 @@ HOMES: Mapping[str, str] = {
     "unknown_line": "em.traces.trace",
     "transcript_read": "em.traces.trace",
     "erased": "em.log.kinds",
-    "about": "em.store.anchor",
+    "about": "em.store.log",
     "run_started": "em.runner.run",
     "step_started": "em.runner.run",
     "step_done": "em.runner.run",

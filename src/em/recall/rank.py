@@ -5,19 +5,27 @@ great" lacks what was great. So a word also counts for the passages around it, l
 and its counts in a neighbourhood are saturated together, as BM25F does with the fields of a
 document. The postings suffice: a passage's number gives its neighbours, and its shape gives its
 length and whether it is a question.
+
+A reranker is a function that scores passages for a question once more, higher for better:
+
+    def rerank(question, passages):
+        return [my_model(question, passage.text) for passage in passages]
+
+    Memory("em.db", reranker=rerank)
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush, nlargest
 from itertools import chain
-from math import log, log1p
+from math import isfinite, log, log1p
 from typing import NamedTuple
 
 import msgspec
 
-from em.store.protocol import REACH, SHAPE_BITS
+from em.recall.embed import guarded
+from em.store.protocol import REACH, SHAPE_BITS, Passage
 from em.text.terms import ASSISTANT, QUESTION, length_of
 
 
@@ -309,3 +317,27 @@ def _probe(
                 count += unit * share
         if count:
             scores[number] += worth * (count / (count + saturation))
+
+
+Rerank = Callable[[str, Sequence[Passage]], Sequence[float]]
+
+RERANKED = 100
+"""How many passages a reranker gets. The first 100 hold nearly all of the evidence."""
+
+
+def reranked(
+    rerank: Rerank, query: str, passages: list[Passage], timeout: float
+) -> tuple[list[Passage], str]:
+    """Return passages in the reranker's order, with its scores. If it fails, say why instead."""
+
+    def work() -> list[float]:
+        return [float(score) for score in rerank(query, tuple(passages))]
+
+    try:
+        scores = guarded(work, timeout)
+    except Exception as error:  # noqa: BLE001 - the user's code; recall goes on without it
+        return passages, f"not reranked: {type(error).__name__}: {error}"
+    if len(scores) != len(passages) or not all(map(isfinite, scores)):
+        return passages, f"not reranked: expected {len(passages)} finite scores, got {len(scores)}"
+    order = sorted(range(len(passages)), key=lambda n: -scores[n])
+    return [msgspec.structs.replace(passages[n], score=scores[n]) for n in order], ""

@@ -12,15 +12,17 @@ from em.recall.embed import TIMEOUT, Embed, Meaning, Progress, silent
 from em.recall.question import FRAME, MAX_CHARS, MAX_WORDS, Question, read_question
 from em.recall.rank import (
     ALONE,
+    RERANKED,
     RankedWord,
+    Rerank,
     Weights,
     apart,
     best_of,
     rarity,
+    reranked,
     score_words,
     substance,
 )
-from em.recall.reranker import RERANKED, Rerank, reranked
 from em.store.protocol import SHAPE_BITS, Passage, PassageMark, SearchIndex, Store, Within
 from em.text.terms import FIELDS, QUESTION, STOP_WORDS, speaker_terms, stems_of, words_of
 from em.values.times import from_micros

@@ -17,8 +17,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from em.errors import StateInvalid
-from em.state import comparison
-from em.state.conditions import Conditions, literal
+from em.state.conditions import Conditions, comparison_source, literal
 from em.state.rules import RANKS
 from em.state.schema import PROFILE, Constraint, FieldSchema, Policy, StateSchema, TypeSchema
 from em.state.types import Typed, class_name, quoted, resolve
@@ -559,7 +558,7 @@ def _header(schema: StateSchema) -> str:
 def _comparison(schema: StateSchema) -> Iterator[str]:
     """Write the functions that compare, if there are rules."""
     if schema.constraints:
-        yield from ("", comparison.source())
+        yield from ("", comparison_source())
 
 
 _TAKES = "state: State, details: Mapping[str, Any]"

@@ -1,7 +1,7 @@
 """What holds content of events: artefacts, records and stored responses, with their sources.
 
 The table `derivations` lists for each source event its holders, so that forgetting the event finds
-them (`em.store.provenance`).
+them (`em.store.erasure`).
 """
 
 from collections import defaultdict

@@ -10,7 +10,7 @@ A store that passes can take the place of em's own. Providers pass `ProviderConf
 `LoopbackModel`.
 """
 
-from em.testing.model_server import LoopbackModel
+from em.testing.model_server import LoopbackModel, ModelCall, Turn
 from em.testing.providers import ProviderConformance
 from em.testing.recall import RecallConformance
 from em.testing.store import (
@@ -24,7 +24,6 @@ from em.testing.store import (
     texts,
 )
 from em.testing.summaries import SummaryConformance
-from em.testing.turn import ModelCall, Turn
 
 __all__ = [
     "SECRET",

@@ -7,8 +7,8 @@ import pytest
 from em.errors import BadAnswer, LlmRefused, LlmRejected, LlmUnavailable
 from em.llm.client import LlmClient
 from em.llm.wires import Message, Tokens
-from em.testing.model_server import LoopbackModel
-from em.testing.turn import (
+from em.testing.model_server import (
+    LoopbackModel,
     Turn,
     broken_body,
     cut_off,

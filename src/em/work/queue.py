@@ -21,7 +21,7 @@ from em.runner.cancellation import cancel_runs
 from em.runner.history import read_run
 from em.runner.package import find_routine
 from em.settings import Settings, WorkSettings
-from em.state.portions import subjects_of
+from em.state.subjects import subjects_of
 from em.store import redactor_of
 from em.store.preparation import refuse_secret_name
 from em.values.canonical import Json

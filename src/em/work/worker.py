@@ -34,7 +34,7 @@ from em.memory import Memory
 from em.runner.history import read_run
 from em.runner.journal import how_to_resume
 from em.settings import Settings
-from em.state.portions import MANY_EVENTS
+from em.state.subjects import MANY_EVENTS
 from em.values.canonical import Json, prepare_structs
 from em.values.times import new_id
 from em.work.database import Database

@@ -20,12 +20,11 @@ from em.runner.roster import StoredRoutine
 from em.runner.run import Failure, PendingPrompt
 from em.serve.api.step import StepIn
 from em.state.checkpoint import Checkpoint
-from em.state.origin import Origin
+from em.state.knowledge import Unread
 from em.state.questions import Answer
 from em.state.rules import Alert, written_condition
 from em.state.schema import Constraint, Coverage, PolicyName, Severity, StateSchema, Verdict
-from em.state.state import Conflict, Unstructured
-from em.state.unread import Unread
+from em.state.state import Conflict, Origin, Unstructured
 from em.store.protocol import Passage
 from em.traces.catalogue import TraceSummary
 from em.traces.trace import KeptTrace, Outcome, Source

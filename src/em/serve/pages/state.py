@@ -28,10 +28,9 @@ from em.serve.pages.view import (
 )
 from em.serve.service import AnyRequest, Service, service_of
 from em.state.fold import UNACCEPTED
-from em.state.origin import Origin
 from em.state.rules import written_condition
 from em.state.schema import PROFILE, FieldSchema, TypeSchema, Verdict
-from em.state.state import Conflict, State
+from em.state.state import Conflict, Origin, State
 from em.state.subjects import Subjects
 from em.state.types import resolve
 from em.store.protocol import Passage

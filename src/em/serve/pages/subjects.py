@@ -12,7 +12,7 @@ from em.serve.auth import Caller
 from em.serve.pages.table import SORTED, Column, Filter, ListShape, ListView
 from em.serve.pages.view import page
 from em.serve.service import AnyRequest, Service
-from em.state.portions import NEWS
+from em.state.subjects import NEWS
 from em.store.protocol import Store
 from em.values.times import from_micros
 
