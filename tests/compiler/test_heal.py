@@ -12,7 +12,6 @@ from em.compiler.compile_trace import compile_trace
 from em.compiler.package_files import write_package
 from em.errors import NotFound, RoutineError
 from em.runner.package import Package
-from em.runner.routine import AssertStep
 from em.traces.trace import Mission, ToolCall, Trace
 from em.values.call import Fix
 
@@ -149,7 +148,7 @@ def test_a_new_argument_is_taken_from_where_its_value_stands(
     assert healed.output == "50 for #W3003 to U-3003"
 
 
-def test_places_that_agreed_must_agree(memory: Memory, tmp_path: Path) -> None:
+def test_several_places_that_have_the_value_are_refused(memory: Memory, tmp_path: Path) -> None:
     folder = tmp_path / "two"
     folder.mkdir()
     (folder / "routine.yaml").write_text(
@@ -159,26 +158,12 @@ def test_places_that_agreed_must_agree(memory: Memory, tmp_path: Path) -> None:
         "  - {id: close, type: tool.call, tool: close, args: {}, save_as: done}\n"
         '  - {id: end, type: return, value: "{{ done }}"}\n'
     )
-    closed: list[str] = []
-
-    def close(account: str) -> str:
-        closed.append(account)
-        return "closed"
-
-    def same(name: str) -> dict[str, str]:
-        return {"account": "U-7717", "main": "U-7717"}
-
-    def other(name: str) -> dict[str, str]:
-        return {"account": "U-7717", "main": "U-9919"}
-
+    user = {"account": "U-7717", "main": "U-7717"}
+    tools = {"find": lambda name: user, "close": lambda account: "closed"}
     fix = Fix(strategy="modify_args", args={"account": "U-7717"})
-    run = memory.run(folder, {"name": "ana"}, {"find": same, "close": close}, lambda _: fix)
-    assert memory.heal(run.run_id).changed
-    checks = [step.check for step in steps_of(folder).values() if isinstance(step, AssertStep)]
-    assert checks == ["user.account == user.main"]
-    assert memory.run(folder, {"name": "bo"}, {"find": same, "close": close}).status == "ok"
-    stopped = memory.run(folder, {"name": "bo"}, {"find": other, "close": close})
-    assert (stopped.status, closed) == ("failed", ["U-7717", "U-7717"])
+    run = memory.run(folder, {"name": "ana"}, tools, lambda _: fix)
+    healing = memory.heal(run.run_id)
+    assert ([*healing.changed], len(healing.refused)) == ([], 1)
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,15 @@
 """Healing: a fix that made a run succeed becomes a change of the routine.
 
 A fixed argument becomes an expression that the step had elsewhere (a renamed argument), a reference
-to an input or an earlier result that has exactly this value, or a constant in place of a constant.
-If several places have it, an assert says that they must agree. A value that nothing in the run
-explains was right for that run only, and is refused.
+to the only input or earlier result that has exactly this value, or a constant in place of a
+constant. Any other value was right for that run only, and is refused.
 """
 
 import difflib
 import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -26,7 +25,6 @@ from em.runner.expressions.language import compile_value
 from em.runner.history import RECORDING, PastRun, PastStep, package_of, read_run
 from em.runner.package import ROUTINE, files_in, find_routine, keep_routine, write_files
 from em.runner.routine import (
-    AssertStep,
     Default,
     ForEachStep,
     LetStep,
@@ -41,10 +39,7 @@ from em.runner.run import PendingPrompt
 from em.runner.secrets import Secrets
 from em.store.protocol import Store
 from em.values.canonical import Json, canonical, identical, short
-from em.values.leaves import Path as LeafPath
 from em.values.leaves import is_informative, leaves
-
-_NOTHING = object()
 
 
 class Healing(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,6 +112,10 @@ def _files(routine: Routine, old: Mapping[str, str], past: PastRun) -> dict[str,
     }
 
 
+class _Unexplained(Exception):
+    """Nothing in the run explains where a value comes from."""
+
+
 class _Healer:
     """Writes fixes into the steps. refused: those that can't become part of them, with reasons."""
 
@@ -138,65 +137,89 @@ class _Healer:
             if isinstance(step, ForEachStep):
                 yield msgspec.structs.replace(step, steps=[*self._mended_all(step.steps)])
                 continue
-            yield from self._mended(step, own)
+            yield self._mended(step, own)
             if step.save_as is None or step not in self._routine.steps:
                 continue
             if isinstance(step, PromptStep):
                 self._scope[step.save_as] = self._past.restored.answers.get(step.id, {})
             elif isinstance(step, LetStep):
-                self._scope[step.save_as] = _evaluated(step.value, self._known(), step.id)
+                self._scope[step.save_as] = self._evaluated(step.value, step.id)
             elif own:
                 results = [done.result for done in own]
                 self._scope[step.save_as] = results[0] if step.for_each is None else results
 
-    def _known(self) -> Json:
-        return {**SCOPE, **self._scope, **_markers(self._routine)}
-
-    def _mended(self, step: Step, own: Sequence[PastStep]) -> list[Step]:
-        """Return a step with its fixes, and before it what must agree for them."""
+    def _mended(self, step: Step, own: Sequence[PastStep]) -> Step:
+        """Return a step with its fixes, if each of its calls needed the same."""
         fixed = [done for done in own if done.fix]
         if not fixed or not isinstance(step, ToolStep | UdfStep):
-            return [step]
-        if len(fixed) < len(own):
-            self.refused.append(f"step {step.id}: only some items needed a fix")
-            return [step]
-        made = [self._one(step, done) for done in fixed]
-        if len({canonical(one)[0] for one in made}) > 1:
+            return step
+        try:
+            made = [self._fixed(step, done) for done in fixed]
+        except _Unexplained as error:
+            self.refused.append(f"step {step.id}{error}")
+            return step
+        if len(fixed) < len(own) or len({canonical(one)[0] for one in made}) > 1:
             self.refused.append(f"step {step.id}: the items needed different fixes")
-            return [step]
+            return step
         healed = made[0]
-        if not identical(healed[-1], step):
-            self.changed.append(_described(step, healed[-1]))
+        if not identical(healed.args, step.args):
+            self.changed.append(
+                f"step {step.id}: args {short(step.args)} become {short(healed.args)}"
+            )
+        elif not identical(healed, step):
+            self.changed.append(
+                f"step {step.id}: continues with {short(healed.on_error)} when it fails"
+            )
         return healed
 
-    def _one(self, step: ToolStep | UdfStep, done: PastStep) -> list[Step]:
-        """Return the same for one fix."""
+    def _fixed(self, step: ToolStep | UdfStep, done: PastStep) -> ToolStep | UdfStep:
         fix = done.fix or {}
-        try:
-            if fix["strategy"] == "skip":
-                self._check_default(step, fix.get("default"))
-                return [msgspec.structs.replace(step, on_error=Default(fix.get("default")))]
-            source = _Source(step.args, self._before(step, done), self._scope)
-            args = {key: source.of((key,), value) for key, value in fix["args"].items()}
-        except _Unexplained as error:
-            refusal = f"step {step.id}{error}"
-            if refusal not in self.refused:
-                self.refused.append(refusal)
-            return [step]
-        asserts = [
-            AssertStep(id=f"{step.id}_agrees_{number}", check=check)
-            for number, check in enumerate(source.agreed, 1)
-        ]
-        return [*asserts, msgspec.structs.replace(step, args=args)]
+        if fix["strategy"] == "skip":
+            self._check_default(step, fix.get("default"))
+            return msgspec.structs.replace(step, on_error=Default(fix.get("default")))
+        before = done.args  # the journal has those of effects
+        if before is None:
+            item = {} if step.for_each is None else {step.as_: self._item(step, done)}
+            before = self._evaluated(step.args, step.id, item)
+        args = {name: self._source(step, before, name, one) for name, one in fix["args"].items()}
+        return msgspec.structs.replace(step, args=args)
 
-    def _before(self, step: ToolStep | UdfStep, done: PastStep) -> Any:
-        """Return the arguments before the fix; the journal has only those of effects."""
-        if done.args is not None:
-            return done.args
-        own = self._known()
-        if step.for_each is not None and isinstance(done.item, int):
-            own[step.as_] = compile_value(step.for_each, f"step {step.id}")(own)[done.item]
-        return _evaluated(step.args, own, step.id)
+    def _item(self, step: ToolStep | UdfStep, done: PastStep) -> Any:
+        items = self._evaluated(step.for_each, step.id)
+        return items[done.item] if isinstance(items, list) and isinstance(done.item, int) else None
+
+    def _source(self, step: ToolStep | UdfStep, before: Json, name: str, value: Any) -> Any:
+        """Return a fixed argument as the routine can write it; raise _Unexplained if it can't."""
+        template = step.args.get(name)
+        if name in step.args and identical(before.get(name), value):
+            return template
+        has_value = isinstance(value, dict | list) or is_informative(value)
+        found = [
+            one
+            for other, one in step.args.items()
+            if has_value and other in before and identical(before[other], value)
+            if one is not value and isinstance(one, str) and "{{" in one
+        ]
+        places = [*self._places(value)] if is_informative(value) else []
+        if name not in step.args:
+            found = found or places
+        if len({*found}) == 1:
+            return found[0]
+        is_constant = isinstance(template, str) and "{{" not in template
+        is_constant = is_constant or (name in step.args and not isinstance(template, str))
+        if not found and is_constant and not places:
+            return value  # a wrong constant
+        earlier = f"it was {template}" if name in step.args else "it was missing"
+        why = f"it could be any of {short(found)}" if found else "nothing in the run explains it"
+        raise _Unexplained(f", args.{name}: {earlier}; the fix set {short(value)}, and {why}")
+
+    def _places(self, value: Any) -> Iterator[str]:
+        """Yield references to the inputs and results that are exactly this value."""
+        for name, held in self._scope.items():
+            for path, one in leaves(held):
+                if identical(one, value) and not any(segment.in_collection for segment in path):
+                    keys = [msgspec.json.encode(str(segment.key)).decode() for segment in path]
+                    yield f"{{{{ {name}{''.join(f'[{key}]' for key in keys)} }}}}"
 
     def _check_default(self, step: Step, default: Any) -> None:
         """Refuse a default that is a value of this run, or that another step decides by."""
@@ -213,129 +236,12 @@ class _Healer:
                     f": step {other.id} decides by its result, so a default is not safe"
                 )
 
-
-def _described(old: ToolStep | UdfStep, new: Step) -> str:
-    """Describe the change of a step."""
-    assert isinstance(new, ToolStep | UdfStep), "the same step"
-    if identical(old.args, new.args):
-        return f"step {old.id}: continues with {short(new.on_error)} when it fails"
-    return f"step {old.id}: args {short(old.args)} become {short(new.args)}"
-
-
-class _Unexplained(Exception):
-    """Nothing in the run explains where a value comes from."""
-
-
-Path = tuple[str | int, ...]
-
-
-class _Leaf(NamedTuple):
-    path: Path
-    template: Any
-    value: Any
-
-
-class _Source:
-    """Finds where the values of fixed arguments come from. agreed: what must be equal for it."""
-
-    def __init__(self, template: Json, value: Any, scope: Json) -> None:
-        self._template, self._value, self._scope = template, value, scope
-        self._leaves = list(_leaves(template, value))
-        self.agreed: list[str] = []
-
-    def of(self, path: Path, value: Any) -> Any:
-        """Return a fixed value as the routine can write it; raise _Unexplained if it can't."""
-        before, template = _at(self._value, path), _at(self._template, path)
-        if template is not _NOTHING and before is not _NOTHING and identical(before, value):
-            return template
-        found = self._elsewhere(value)
-        is_expression = isinstance(template, str) and "{{" in template
-        if not found and template is _NOTHING and is_informative(value):
-            found = [*self._places(value)]
-        if found:
-            return self._one_of(found)
-        if isinstance(value, dict):
-            return {key: self.of((*path, key), item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self.of((*path, n), item) for n, item in enumerate(value)]
-        is_of_run = is_informative(value) and any(
-            identical(one, value) for _, one in leaves(self._scope)
-        )
-        if template is not _NOTHING and not is_expression and not is_of_run:
-            return value  # a wrong constant
-        place = f", args.{'.'.join(map(str, path))}"
-        earlier = "it was missing" if template is _NOTHING else f"it was {template}"
-        raise _Unexplained(
-            f"{place}: {earlier}; the fix set {short(value)}, and nothing in the run explains it"
-        )
-
-    def _one_of(self, found: list[Any]) -> Any:
-        """Return the first of several expressions; the others must agree with it."""
-        if len(found) == 1:
-            return found[0]
-        bare = [_BARE.fullmatch(one) if isinstance(one, str) else None for one in found]
-        if None in bare:
-            raise _Unexplained(f": it could be any of {short(found)}")
-        first, *others = [match[1] for match in bare if match is not None]
-        self.agreed += [f"{first} == {other}" for other in others]
-        return found[0]
-
-    def _elsewhere(self, value: Any) -> list[Any]:
-        """Return the expressions of other arguments that had exactly this value."""
-        if not isinstance(value, dict | list) and not is_informative(value):
-            return []
-        found: list[Any] = []
-        for leaf in self._leaves:
-            is_same = identical(leaf.value, value) and leaf.template is not leaf.value
-            if is_same and leaf.template not in found:
-                found.append(leaf.template)
-        return found
-
-    def _places(self, value: Any) -> Iterator[str]:
-        """Yield references to the inputs and results that are exactly this value."""
-        for name, held in self._scope.items():
-            for path, one in leaves(held):
-                if identical(one, value) and not any(segment.in_collection for segment in path):
-                    yield f"{{{{ {_reference(name, path)} }}}}"
-
-
-_BARE = re.compile(r"\{\{ ([^{}]+) \}\}")
-
-
-def _reference(name: str, path: LeafPath) -> str:
-    keys = [str(segment.key) for segment in path]
-    return name + "".join(
-        f".{key}" if key.isidentifier() else f"[{msgspec.json.encode(key).decode()}]"
-        for key in keys
-    )
-
-
-def _leaves(template: Any, value: Any, path: Path = ()) -> list[_Leaf]:
-    """Return the leaves of a template, each with its value."""
-    if isinstance(template, dict) and isinstance(value, dict):
-        pairs = [(key, template[key], value.get(key)) for key in template]
-        return [leaf for key, t, v in pairs for leaf in _leaves(t, v, (*path, key))]
-    if isinstance(template, list) and isinstance(value, list):
-        both = enumerate(zip(template, value, strict=False))
-        return [leaf for n, (t, v) in both for leaf in _leaves(t, v, (*path, n))]
-    return [_Leaf(path, template, value)]
-
-
-def _at(value: Any, path: Path) -> Any:
-    for key in path:
-        inside = isinstance(value, dict) and key in value
-        inside = inside or (isinstance(value, list) and isinstance(key, int) and key < len(value))
-        if not inside:
-            return _NOTHING
-        value = value[key]
-    return value
-
-
-def _evaluated(template: Any, scope: Json, step_id: str) -> Any:
-    try:
-        return compile_value(template, f"step {step_id}")(scope)
-    except EmError:
-        return {}  # evaluating the arguments was what failed
+    def _evaluated(self, template: Any, step_id: str, more: Json | None = None) -> Any:
+        scope = {**SCOPE, **self._scope, **_markers(self._routine), **(more or {})}
+        try:
+            return compile_value(template, f"step {step_id}")(scope)
+        except EmError:
+            return {}  # evaluating the arguments was what failed
 
 
 class _Replay(InTurn):
