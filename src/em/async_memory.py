@@ -209,7 +209,6 @@ class AsyncMemory:
     commit = _threaded(Memory.commit)
     resume = _threaded(Memory.resume)
     cancel = _threaded(Memory.cancel)
-    heal = _threaded(Memory.heal)
     workflow = _threaded(Memory.workflow)
     recall = _threaded(Memory.recall)
     embed = _threaded(Memory.embed)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from em.behaviour.routed_agent import RoutedAgent
     from em.compiler.checks import Strike
     from em.compiler.growth import Growth
-    from em.compiler.heal import Healing
     from em.compiler.match import Match, Matcher
     from em.compiler.shadow import Shadow, ShadowReport, Which
     from em.compiler.suggestions import Suggestion
@@ -802,12 +801,6 @@ class Memory:
         from em.runner.cancellation import cancel_run
 
         cancel_run(self.store, run_id, by=by)
-
-    def heal(self, run_id: str, *, dry_run: bool = False) -> "Healing":
-        """Write the fixes that a run needed into its routine, stored as a new version."""
-        from em.compiler.heal import heal_run
-
-        return heal_run(self.store, run_id, dry_run=dry_run)
 
     # Heuristics and the behaviour cache
 

@@ -47,7 +47,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "runs": ("em.cli.run:runs", "List, show and cancel runs of routines."),
         "routine": (
             "em.cli.routine:routine",
-            "Suggest, list, show, accept, validate, export and heal routines.",
+            "Suggest, list, show, accept, validate and export routines.",
         ),
     },
     "Agents": {

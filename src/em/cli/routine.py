@@ -53,7 +53,6 @@ from em.values.canonical import Json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from em.compiler.heal import Healing
     from em.runner.tools.grant import Grant
 
 
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
     },
 )
 def routine() -> None:
-    """List, show, unpack, strike, accept, retire, restore, heal stored routines."""
+    """List, show, unpack, strike, accept, retire, restore stored routines."""
 
 
 @routine.command("list")
@@ -326,31 +325,6 @@ def diff(name: str, numbers: tuple[int, ...]) -> None:
         click.echo(found.proof)
 
     emit(found, text)
-
-
-@routine.command("heal")
-@click.argument("run_id", metavar="RUN")
-@click.option("--dry-run", is_flag=True, help="Only show the change.")
-def heal(run_id: str, dry_run: bool) -> int:
-    """Write the fixes of a run into its routine.
-
-    RUN is replayed from its journal: the healed routine must need no fix and give the same output.
-    It is stored as a new version. The old version stays; `em routine unpack` restores it.
-    """
-    healing = open_memory().heal(run_id, dry_run=dry_run)
-    emit(healing, lambda: print_healing(healing, run_id))
-    return 0 if healing.changed else 1
-
-
-def print_healing(healing: "Healing", run_id: str) -> None:
-    """Print how the fixes of a run change its routine."""
-    for refused in healing.refused:
-        note(f"can't be healed: {refused}")
-    click.echo(healing.patch, nl=False)
-    if healing.new:
-        click.echo(f"stored as {healing.new}; the version before is {healing.old}")
-    elif healing.changed:
-        click.echo(f"  apply this change with: em routine heal {run_id}")
 
 
 @routine.command("validate")

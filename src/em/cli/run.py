@@ -764,8 +764,10 @@ def _print_run(memory: Memory, run_id: str, past: PastRun, steps: list[dict[str,
     if past.status == "ok":
         click.echo()
         _print_saved(savings(memory.store, past))
-    if past.status == "ok" and any(step.get("fix") for step in steps):
-        _propose_healing(memory, run_id)
+    for row in steps:
+        if row.get("fix"):
+            fix = msgspec.json.encode(row["fix"]).decode()
+            click.echo(printable(f"step {row['step']} was fixed; change the routine: {fix}"))
     if past.status in ("running", "needs_input"):
         note(f"  resume with: {how_to_resume(run_id, past.resume_with)}")
     elif past.status in RETRIED:
@@ -784,16 +786,3 @@ def _why(past: PastRun) -> Sequence[str]:
     if past.reason is not None:
         return [printable(f"handed over at {past.result().reason}")]
     return failure_lines(past.failure) if past.failure else ()
-
-
-def _propose_healing(memory: Memory, run_id: str) -> None:
-    """Print the routine's change that would make the fixes of this run unnecessary."""
-    from em.cli.routine import print_healing
-
-    try:
-        healing = memory.heal(run_id, dry_run=True)
-    except EmError as error:
-        click.echo(f"the fixes of this run can't be written into the routine: {error}")
-        return
-    click.echo("\nthe fixes of this run, as a change of the routine:")
-    print_healing(healing, run_id)

@@ -4,7 +4,7 @@ A read is answered with what the same call returned at that point of the recordi
 effect: it is noted, and answered if it is the next recorded one; any other write ends the run as
 wrong. A read that was not recorded ends it too, and says nothing against the routine.
 
-Proofs, shadow mode and healing all run routines here.
+Proofs and shadow mode run routines here.
 
 A policy changes a recording before it is replayed, in a way that a right routine does not notice.
 """
