@@ -133,16 +133,6 @@ def test_what_would_break_a_kept_question_waits_to_be_accepted(memory: Memory) -
     assert memory.subjects.questions("ana") == []
 
 
-def test_a_renamed_type_takes_its_records_along(memory: Memory) -> None:
-    memory.observe("ana", {"to": "Rome"}, type="Journey")
-    memory.checkpoint("ana")
-    memory.observe("ana", "By the way, journeys are trips.")
-    model = ScriptedClient([{"facts": [], "renames": {"Journey": "Trip"}}])
-    state = memory.checkpoint("ana", llm=model)
-    assert [one.to for one in state.trips] == ["Rome"]
-    assert "renamed Journey: Journey -> Trip" in map(str, state.report.changes)  # type: ignore[union-attr]
-
-
 def test_contradictions_are_settled_by_the_latest_event_and_told(memory: Memory) -> None:
     late = memory.observe("ana", {"city": "Porto"}, type="Profile", at="2025-03-01")
     early = memory.observe("ana", {"city": "Lisbon"}, type="Profile", at="2024-01-01")

@@ -109,14 +109,13 @@ def test_a_proposed_key_persists(memory: Memory) -> None:
     assert "key of Trip left out" in state.report.problems[0]
 
 
-def test_a_model_forges_neither_source_nor_confirmation_nor_names_of_types(memory: Memory) -> None:
+def test_a_model_forges_neither_source_nor_confirmation(memory: Memory) -> None:
     memory.observe("ana", {"n": 1}, type="Trip")
     forged = fact("dose", 20, "take 20 mg", source="doctor", status="confirmed")
-    renames = {"Trip": "Profile", "Nothing": "Thing"}
-    state = read(memory, ("I take 20 mg.", ANA), facts=[forged], renames=renames)
+    state = read(memory, ("I take 20 mg.", ANA), facts=[forged])
     (entry,) = state.profile.history["dose"]
     assert (entry.source, entry.status) == ("Ana", "stated")
-    assert (len(state.trips), len(state.report.problems)) == (1, 2)
+    assert (len(state.trips), len(state.report.problems)) == (1, 0)
     said = "My doctor confirmed that I take 30 mg."
     real = fact("dose", 30, "I take 30 mg", source="doctor", status="confirmed")
     state = read(memory, (said, ANA), facts=[real])

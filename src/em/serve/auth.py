@@ -14,7 +14,8 @@ import msgspec
 
 from em.errors import Forbidden, StoreReadOnly, Unauthorized, UsageError
 from em.settings import ApiSettings
-from em.store.protocol import Store, Tickets
+from em.store.protocol import Store
+from em.store.sql import Tickets
 
 TOKEN = "EM_API_TOKEN"  # noqa: S105 - the name of a variable
 SHORTEST, DIFFERENT = 16, 8

@@ -338,8 +338,6 @@ def _proposed(schema: StateSchema) -> list[str]:
 
 def _grows(old: StateSchema, new: StateSchema) -> bool:
     """Tell whether records written for the old schema are still right under the new one."""
-    if old.renames != new.renames:
-        return False
     return all(fits(type_, new.types[given]) for given, type_ in old.types.items())
 
 
@@ -356,7 +354,7 @@ def _split(found: Extraction) -> list[Extraction]:
         return [found]
     items = [*found.records, *found.facts, *found.constraints]
     spanned = {event for item in items if len(item["events"]) > 1 for event in item["events"]}
-    if found.renames or spanned.issuperset(found.from_events):
+    if spanned.issuperset(found.from_events):
         return [found]
     groups = [[event] for event in found.from_events if event not in spanned]
     if spanned:

@@ -12,9 +12,9 @@ import re
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
-from types import ModuleType
-from typing import Any, NamedTuple
+from functools import lru_cache
+from types import CodeType, ModuleType
+from typing import NamedTuple
 
 from em.errors import StateInvalid
 from em.state.conditions import Conditions, comparison_source, literal
@@ -225,7 +225,7 @@ def write_module(schema: StateSchema, *, examples: bool = True) -> str:
 def write_shape(schema: StateSchema) -> str:
     """Write the module that this process runs: the same for all subjects of the same shape.
 
-    It has no docstrings, no texts of records, and takes the values of rules from `values`.
+    It has no docstrings, no texts of records and no rules.
     """
     return "\n".join(_parts(schema, Dialect()))
 
@@ -235,14 +235,11 @@ def _parts(schema: StateSchema, dialect: Dialect) -> Iterator[str]:
     names = ClassNames(schema)
     yield from (_header(schema), BASE, MONEY + MONEY_ORDER)
     yield from (*_classes(schema, names, dialect), "", *_state(schema))
-    yield from (ARBITRATION, *_arbitration(schema), RULES, *_comparison(schema))
-    made = list(enumerate(ordered(schema.constraints), 1))
-    for number, constraint in made:
-        yield from _functions(constraint, number, schema, None if dialect.documented else [])
+    yield from (ARBITRATION, *_arbitration(schema), RULES)
+    if schema.constraints:
+        yield from ("", comparison_source())
     if dialect.documented:
-        yield from ("", "", "RULES: tuple[Rule, ...] = (")
-        yield from (_rule(constraint, number) for number, constraint in made)
-        yield from (")", "")
+        yield from _rules(schema)
     yield from (*_names_table(schema, names), AS_RECORD)
 
 
@@ -555,37 +552,34 @@ def _header(schema: StateSchema) -> str:
     )
 
 
-def _comparison(schema: StateSchema) -> Iterator[str]:
-    """Write the functions that compare, if there are rules."""
-    if schema.constraints:
-        yield from ("", comparison_source())
+def _rules(schema: StateSchema) -> Iterator[str]:
+    """Write the functions of the rules, and the table of the rules."""
+    made = list(enumerate(ordered(schema.constraints), 1))
+    for number, constraint in made:
+        yield from _functions(constraint, number, schema)
+    yield from ("", "", "RULES: tuple[Rule, ...] = (")
+    yield from (_rule(constraint, number) for number, constraint in made)
+    yield from (")", "")
 
 
 _TAKES = "state: State, details: Mapping[str, Any]"
 
 
-def _function(constraint: Constraint, number: int, values: list[Any] | None) -> str:
-    """Name the function of a rule; without its id for all subjects of a shape."""
-    return f"rule_{number}" + (f"_{constraint.id.replace('-', '_')}" if values is None else "")
+def _function(constraint: Constraint, number: int) -> str:
+    return f"rule_{number}_{constraint.id.replace('-', '_')}"
 
 
-def _functions(
-    constraint: Constraint, number: int, schema: StateSchema, values: list[Any] | None
-) -> Iterator[str]:
-    """Write the functions of a rule. values: collects its literals, which they take as `values`."""
-    place = f"constraint {constraint.id!r}"
-    code = Conditions(schema, place, values)
-    takes = _TAKES if values is None else f"{_TAKES}, values: Sequence[Any] = ()"
-    yield from ("", "", f"def {_function(constraint, number, values)}({takes}) -> bool:")
-    if values is None:
-        yield f'    """{_doc(constraint.message)}"""'
+def _functions(constraint: Constraint, number: int, schema: StateSchema) -> Iterator[str]:
+    code = Conditions(schema, f"constraint {constraint.id!r}")
+    yield from ("", "", f"def {_function(constraint, number)}({_TAKES}) -> bool:")
+    yield f'    """{_doc(constraint.message)}"""'
     when = "True" if constraint.when is None else code.condition(constraint.when)
     yield f"    return {when}"
     if isinstance(constraint.deadline, dict):
-        yield from ("", "", f"def deadlines_{number}({takes}) -> list[tuple[Any, Any]]:")
+        yield from ("", "", f"def deadlines_{number}({_TAKES}) -> list[tuple[Any, Any]]:")
         yield f"    return {code.deadlines(constraint.deadline)}"
     if constraint.each is not None:
-        yield from ("", "", f"def each_{number}({takes}) -> list[Any]:")
+        yield from ("", "", f"def each_{number}({_TAKES}) -> list[Any]:")
         yield f"    return {code.each(constraint.each)}"
 
 
@@ -595,25 +589,16 @@ def ordered(constraints: Sequence[Constraint]) -> list[Constraint]:
     return sorted(found, key=lambda found: (RANKS[found.severity], found.id))
 
 
-def _rule_fields(constraint: Constraint) -> dict[str, Any]:
-    """Return the fields of a rule that are no functions."""
+def _rule(constraint: Constraint, number: int) -> str:
     deadline = constraint.deadline
     names = ("id", "severity", "message", "action", "active_from", "active_until", "offset")
-    return {
-        **{name: getattr(constraint, name) for name in names},
-        "deadline": deadline if isinstance(deadline, str) else None,
-        "event_ids": tuple(constraint.events),
-        "proposed": constraint.verdict == "proposed",
-    }
-
-
-def _rule(constraint: Constraint, number: int) -> str:
-    fields = {name: one for name, one in _rule_fields(constraint).items() if one is not None}
-    events = fields.pop("event_ids")
-    written = {name: literal(one) for name, one in fields.items()}
-    written["event_ids"] = f"({''.join(f'{literal(one)}, ' for one in events)})"
-    written["holds"] = _function(constraint, number, None)
-    if isinstance(constraint.deadline, dict):
+    fields = {name: getattr(constraint, name) for name in names}
+    fields["deadline"] = deadline if isinstance(deadline, str) else None
+    written = {name: literal(one) for name, one in fields.items() if one is not None}
+    written["proposed"] = literal(constraint.verdict == "proposed")
+    written["event_ids"] = f"({''.join(f'{literal(one)}, ' for one in constraint.events)})"
+    written["holds"] = _function(constraint, number)
+    if isinstance(deadline, dict):
         written["deadlines"] = f"deadlines_{number}"
     if constraint.each is not None:
         written["each"] = f"each_{number}"
@@ -654,33 +639,17 @@ def load_module(code: str) -> ModuleType:
     return module
 
 
+@lru_cache(maxsize=1024)
+def _compiled_rules(code: str) -> CodeType:
+    return compile(code, f"<rules of {MODULE}>", "exec")
+
+
 def subject_module(schema: StateSchema) -> ModuleType:
-    """Return the module of a subject: the code of its shape, with the values of its own rules."""
-    shape = load_module(write_shape(schema))
+    """Return the module of a subject: that of its shape, with its own rules run in it."""
     module = ModuleType(MODULE)
-    module.__dict__.update(shape.__dict__)
-    made = [
-        _bound(shape, constraint, number, schema)
-        for number, constraint in enumerate(ordered(schema.constraints), 1)
-    ]
-    module.__dict__["RULES"] = tuple(made)
+    module.__dict__.update(load_module(write_shape(schema)).__dict__)
+    exec(_compiled_rules("\n".join(_rules(schema))), module.__dict__)  # noqa: S102 - written by em
     return module
-
-
-def _bound(shape: ModuleType, constraint: Constraint, number: int, schema: StateSchema) -> Any:
-    values: list[Any] = []
-    list(_functions(constraint, number, schema, values))
-
-    def function(name: str) -> Any:
-        found = getattr(shape, f"{name}_{number}", None)
-        return None if found is None else partial(found, values=tuple(values))
-
-    return shape.Rule(
-        **_rule_fields(constraint),
-        holds=function("rule"),
-        deadlines=function("deadlines"),
-        each=function("each"),
-    )
 
 
 _DOC = re.compile(r' *"""[^"\\]*"""')

@@ -197,13 +197,10 @@ class Operand(NamedTuple):
 
 
 class Conditions:
-    """Writes the conditions and deadlines of one rule.
+    """Writes the conditions and deadlines of one rule."""
 
-    values: where literals go, which the code then takes from `values`; None to write them out.
-    """
-
-    def __init__(self, schema: StateSchema, place: str, values: list[Any] | None = None) -> None:
-        self._schema, self._place, self._values = schema, place, values
+    def __init__(self, schema: StateSchema, place: str) -> None:
+        self._schema, self._place = schema, place
 
     def condition(self, given: Any, items: tuple[TypeSchema, ...] = (), depth: int = 0) -> str:
         """Write a condition as an expression over `state`, `details` and the items."""
@@ -342,10 +339,7 @@ class Conditions:
         return self._item_field(inner, items[:-1], _depth)
 
     def _value(self, inner: Any, _items: Any, _depth: int) -> Operand:
-        if self._values is None:
-            return Operand(literal(inner), literal=inner)
-        self._values.append(inner)
-        return Operand(f"values[{len(self._values) - 1}]", literal=inner)
+        return Operand(literal(inner), literal=inner)
 
     def _now(self, inner: Any, _items: Any, _depth: int) -> Operand:
         if inner is not True:

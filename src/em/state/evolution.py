@@ -11,7 +11,7 @@ from em.state.schema import FieldSchema, StateSchema, TypeSchema
 from em.state.types import Typed, resolve
 from em.values.syntax_tree import module_of
 
-Kind = Literal["added", "removed", "renamed", "widened", "changed", "policy", "rule"]
+Kind = Literal["added", "removed", "widened", "changed", "policy", "rule"]
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -46,17 +46,11 @@ class Break(msgspec.Struct, frozen=True):
 def compare(old: StateSchema, new: StateSchema) -> list[Change]:
     """List the changes between two versions, sorted by name."""
     changes: list[Change] = []
-    for before, after in new.renames.items():
-        if before in old.types and before not in new.types and after in new.types:
-            gone = old.types[before]
-            names = (gone.collection, gone.name)
-            changes.append(Change("renamed", before, before, after, True, names))
-    renamed = {change.what for change in changes}
     for given in sorted(old.types.keys() | new.types.keys()):
         before_, after_ = old.types.get(given), new.types.get(given)
         if before_ is None and after_ is not None:
             changes.append(Change("added", after_.name, after=_fields_text(after_)))
-        elif after_ is None and before_ is not None and given not in renamed:
+        elif after_ is None and before_ is not None:
             names = (before_.collection, before_.name)
             changes.append(Change("removed", before_.name, breaking=True, names=names))
         elif before_ is not None and after_ is not None:

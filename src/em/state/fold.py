@@ -99,7 +99,7 @@ def records_of(
         opened = None
     by_type: defaultdict[str, defaultdict[str, list[Fact]]] = defaultdict(lambda: defaultdict(list))
     for fact in folded.facts:
-        by_type[schema.renames.get(fact.type, fact.type)][fact.holder].append(fact)
+        by_type[fact.type][fact.holder].append(fact)
     for given, holders in by_type.items():
         type_ = schema.types[given]
         stored = store.records(subject, type_.name, list(holders)) if store is not None else ()
@@ -322,13 +322,12 @@ def fold(schema: StateSchema, material: FoldInput, declared: dict[str, list[str]
 def _declare_types(
     schema: StateSchema, material: FoldInput, declared: dict[str, list[str]]
 ) -> None:
-    """Add the types with keys that the settings or a reading declare, and the renames."""
+    """Add the types with keys that the settings or a reading declare."""
     named = {given for given, _, _ in material.records} | schema.types.keys()
     named |= {one["type"] for found, _, _ in material.extractions for one in found.records}
     for given in named & declared.keys():
         type_of(schema, given, declared[given]).key = declared[given]
     for extraction, _, _ in material.extractions:
-        schema.renames.update(extraction.renames)
         for given, key in extraction.keys.items():
             if given not in schema.types:
                 type_of(schema, given, key)

@@ -101,14 +101,6 @@ class Judge:
         if PERSON in types and PERSON not in self._known.schema.types:
             self.keys.setdefault(PERSON, PERSON_KEY)
 
-    def renames(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the renames of known types, except for the profile's and that of people."""
-        fixed = (PROFILE, PERSON)
-        known = self._known.schema.types
-        left = {old: new for old, new in given.items() if old not in known or {old, new} & {*fixed}}
-        self.problems += [f"rename of {old} to {new} left out" for old, new in left.items()]
-        return {old: new for old, new in given.items() if old not in left}
-
     def take_rule(self, given: Json, place: str, events: Sequence[str]) -> None:
         """Check a rule, except for names of types, which the same reading may add."""
         try:
@@ -441,7 +433,6 @@ out a date that was not said.
 """
     + PROMPT
     + """\
-- renames: {"Journey": "Trip"} where a known type should have another name; else {}.
 """
 )
 SECOND = """\
@@ -483,7 +474,6 @@ class ChunkReading(msgspec.Struct, frozen=True, kw_only=True):
     facts: Annotated[list[Json], msgspec.Meta(extra_json_schema=_FACTS)]
     constraints: list[Json] = []
     types: list[FoundType] = []
-    renames: dict[str, str] = {}
     nothing: list[str] = []
 
 
@@ -582,9 +572,8 @@ def _judged(reading: ChunkReading, chunk: "Chunk", client: LlmClient, *, second:
             judge.problems.append(f"rule left out: {error}")
         else:
             judge.take_rule(rule, f"constraints[{number}]", [text.event for text in texts])
-    renames = judge.renames(reading.renames)
     events = [text.event for text in chunk.texts.values()]
-    return judge.extraction(events, method="model", model=client.model, renames=renames)
+    return judge.extraction(events, method="model", model=client.model)
 
 
 def _ask_again(judge: Judge, chunk: "Chunk", client: LlmClient) -> None:

@@ -158,7 +158,6 @@ class StateSchema(msgspec.Struct):
     policies: dict[str, Policy] = {}
     constraints: list[Constraint] = []
     verdicts: dict[str, Verdict] = {}
-    renames: dict[str, str] = {}
     merged: dict[str, dict[str, list[object]]] = {}
     coverage: Coverage = msgspec.field(default_factory=Coverage)
     unstructured: TypeSchema = msgspec.field(
@@ -199,7 +198,6 @@ class Extraction(msgspec.Struct, frozen=True, kw_only=True):
     records: list[Json] = []
     facts: list[Json] = []
     constraints: list[Json] = []
-    renames: dict[str, str] = {}
     keys: dict[str, list[str]] = {}
     left_out: list[str] = []
     failed: str = ""

@@ -280,7 +280,6 @@ TEXTS = frozenset({"text", "bool_text", "date_dmy", "date_mdy", "date_slashed", 
 
 def type_of(schema: StateSchema, given: str, key: list[str] | None = None) -> TypeSchema:
     """Find the type of this name, or add it to the schema."""
-    given = schema.renames.get(given, given)
     found = schema.types.get(given)
     if found is None:
         classes = {known.name for known in schema.types.values()}

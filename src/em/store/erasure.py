@@ -42,7 +42,7 @@ from em.store.holders import (
 )
 from em.store.preparation import PreparedEvent
 from em.store.protocol import Erasure
-from em.store.search_index import PassageTable, find_passages, remove_passages
+from em.store.search_index import SearchIndex, find_passages, remove_passages
 from em.store.session import SqlSession, chunks, delete, select
 from em.store.summaries import summarise_again, summarise_lessons
 from em.values.canonical import canonical
@@ -170,7 +170,7 @@ class _Located(NamedTuple):
 def erase(
     session: SqlSession,
     chain: Chain,
-    passages: PassageTable,
+    passages: SearchIndex,
     event_ids: Sequence[str],
     subjects: Sequence[str],
     reason: str,
@@ -191,7 +191,7 @@ def erase(
 
 
 def erase_as_imported(
-    session: SqlSession, chain: Chain, passages: PassageTable, events: Iterable[Event]
+    session: SqlSession, chain: Chain, passages: SearchIndex, events: Iterable[Event]
 ) -> bool:
     """Erase here what imported tombstones name. Return whether there was anything to erase."""
     named: defaultdict[str, list[str]] = defaultdict(list)
@@ -280,7 +280,7 @@ def _going(session: SqlSession, located: dict[str, _Located], subjects: Sequence
     )
 
 
-def _erase(session: SqlSession, passages: PassageTable, going: Going) -> None:
+def _erase(session: SqlSession, passages: SearchIndex, going: Going) -> None:
     """Erase bodies and what was made of them."""
     erase_artefacts(session, list(going.artefacts))
     erase_records(session, going.records)

@@ -46,10 +46,17 @@ from em.store.migrations import pending, postgres_statements
 from em.store.preparation import PreparedCommit, PreparedEvent
 from em.store.protocol import SHAPE_BITS, Commit, Committed, Health, Within
 from em.store.register import FOLDED_AT_ONCE, fold
-from em.store.search_index import PassageRow, numbers_of, time_conditions
+from em.store.search_index import (
+    MatchSigns,
+    PassageRow,
+    SearchIndex,
+    embedder_of,
+    numbers_of,
+    put_vectors,
+    time_conditions,
+)
 from em.store.session import Params, Rows, SqlSession, Transaction
-from em.store.sql import MatchSigns, SqlIndex, SqlStore, check_busy_timeout
-from em.store.vectors import embedder_of, put_vectors
+from em.store.sql import SqlStore, check_busy_timeout
 from em.values.times import now_micros
 
 try:
@@ -61,7 +68,7 @@ except ImportError as error:
     raise MissingExtra("postgres", "a postgresql:// address") from error
 
 
-class PostgresIndex(SqlIndex):
+class PostgresIndex(SearchIndex):
     """The search index in a PostgreSQL database: tsvector for words, pgvector for vectors.
 
     Postings are put in order here: with ORDER BY, the server would walk the numbers and not the

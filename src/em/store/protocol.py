@@ -1,21 +1,26 @@
 """The protocol of a store, with the values it takes and returns.
 
-A new back end implements `Store` and `SearchIndex`, and passes `em.testing.StoreConformance`.
+A new back end adds to `em.store.sql.SqlStore` its connections and the statements that differ, and
+passes `em.testing.StoreConformance`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from em.log.chain import Entry, Holding
 from em.log.event import Draft, Event, EventQuery, Row
-from em.log.summary import Summary, SummaryQuery, Totals
 from em.redaction.redactor import Redactor
 from em.text.terms import FIELDS, field_tags
 from em.trust import Database
 from em.values.canonical import Json
+
+if TYPE_CHECKING:
+    from em.store.search_index import SearchIndex
+    from em.store.sql import Tickets
+    from em.store.summaries import Summaries
 
 
 class ArtefactDraft(msgspec.Struct, frozen=True, kw_only=True):
@@ -312,99 +317,6 @@ class IndexStatus(msgspec.Struct, frozen=True):
     embedder: str | None
 
 
-class SearchIndex(Protocol):
-    """Find passages by words and by vectors. Safe to share between threads.
-
-    A passage has a number. Its posting is the number with the shape appended (`SHAPE_BITS`).
-    """
-
-    def find(
-        self,
-        groups: Sequence[Sequence[str]],
-        within: Within,
-        limit: int,
-        *,
-        beside: Sequence[str] = (),
-    ) -> list[list[int]]:
-        """Return for each group of words the postings of the passages that have one of them.
-
-        Newest first, at most `limit` each. beside: a passage must also have one of these words.
-        """
-
-    def count(self, within: Within, words: Sequence[str]) -> int:
-        """Count the passages that have one of the words."""
-
-    def marks(self, numbers: Sequence[int]) -> list[PassageMark]:
-        """Return what ranking needs of passages. Unknown numbers are skipped."""
-
-    def passages(self, numbers: Sequence[int]) -> list[Passage]:
-        """Return passages with their texts, in no order."""
-
-    def status(self, within: Within) -> IndexStatus:
-        """Report on a scope, whenever its passages happened."""
-
-    def without_vector(self, identity: str, within: Within, limit: int) -> tuple[int, list[int]]:
-        """Count the passages without a vector of this embedder, and return the newest of them."""
-
-    def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
-        """Store vectors of length 1 by the numbers of their passages.
-
-        Vectors of another embedder are deleted: two are never mixed.
-        """
-
-    def nearest(
-        self, identity: str, vector: Sequence[float], within: Within, limit: int
-    ) -> list[tuple[int, float]]:
-        """Return numbers and similarities of the passages nearest to this embedder's vector."""
-
-    def similarities(
-        self, identity: str, vector: Sequence[float], numbers: Sequence[int]
-    ) -> dict[int, float]:
-        """Return how near passages are to a vector. Passages without a vector are skipped."""
-
-
-class SummaryTable(Protocol):
-    """Lists of runs, traces, jobs and lessons. Safe to share between threads.
-
-    A commit writes the summaries of its events; erasing an event makes those of its stream again.
-    """
-
-    def read(self, query: SummaryQuery) -> Iterator[Summary]:
-        """Stream summaries in the order of the query. It reads as many rows as are taken."""
-
-    def of(self, streams: Sequence[str]) -> dict[str, Summary]:
-        """Return the summaries of these streams, by stream; those that there are."""
-
-    def count(self, query: SummaryQuery) -> int:
-        """Count summaries, up to 1,000: a count must not cost more than the list that shows it."""
-
-    def totals(self, query: SummaryQuery) -> Sequence[Totals]:
-        """Add up summaries by their names, in the order of the names."""
-
-    def rebuild(self, progress: Callable[[int], None] = ...) -> None:
-        """Make all summaries again from the log. `progress` gets the number of new ones."""
-
-
-class Tickets(Protocol):
-    """Small values that expire, on which the processes of a service must agree.
-
-    They are no part of the log, and nothing of what was recorded can be read in them. Safe to share
-    between threads and processes.
-    """
-
-    def get(self, name: str) -> str | None:
-        """Return the value of a ticket, or None if there is none or it has expired."""
-
-    def put(self, name: str, value: str, keep: timedelta) -> str:
-        """Store a ticket unless there is one; return the value of the one that is there."""
-
-    def count(self, name: str, more: int, keep: timedelta) -> int:
-        """Add to the count of a ticket, and return the sum. It expires `keep` after the first."""
-
-    def take(self, name: str) -> str | None:
-        """Remove a ticket and return its value, to one caller only; None if there is none."""
-
-
 class Store(Protocol):
     """The log and everything compiled from it. Safe to share between threads."""
 
@@ -425,15 +337,15 @@ class Store(Protocol):
         """Removes secrets from everything that is committed."""
 
     @property
-    def index(self) -> SearchIndex:
+    def index(self) -> "SearchIndex":
         """The search index over what was said and over lessons."""
 
     @property
-    def summaries(self) -> SummaryTable:
+    def summaries(self) -> "Summaries":
         """Runs, traces, jobs and lessons in short, for lists."""
 
     @property
-    def tickets(self) -> Tickets:
+    def tickets(self) -> "Tickets":
         """What the processes of a service must agree on: logins, counts, a key."""
 
     def commit(self, commit: Commit) -> Committed:

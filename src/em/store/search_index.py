@@ -5,8 +5,9 @@ utterances, or its lessons) and a slot in it; neighbours in a conversation have 
 Passages are written in the transaction that writes their events.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,12 +19,13 @@ from em.store.protocol import (
     REACH,
     SHAPE_BITS,
     SLOT_BITS,
+    IndexStatus,
     Passage,
     PassageMark,
     Within,
     scope_range,
 )
-from em.store.session import SqlSession, select, select_numbers
+from em.store.session import SqlSession, Transaction, select, select_numbers
 from em.text import ANALYSIS
 from em.values.canonical import Json
 from em.values.times import from_micros, moment, to_micros
@@ -49,32 +51,6 @@ class PassageRow(NamedTuple):
     role: str | None
 
 
-class PassageTable(Protocol):
-    """The statements on passages that differ between back ends."""
-
-    def insert_passages(
-        self, session: SqlSession, rows: Sequence[PassageRow], terms: Sequence[str]
-    ) -> None:
-        """Insert passages with their words, in the order of their numbers."""
-
-    def delete_passages(self, session: SqlSession, postings: Sequence[int]) -> None:
-        """Delete passages, their words and their vectors."""
-
-    @property
-    def next_scopes(self) -> tuple[str, str]:
-        """The SQL of the number of a new scope: of utterances, and of lessons."""
-
-
-NEXT_SCOPES = (
-    "(SELECT COALESCE(MAX(CASE WHEN number > 0 THEN number END), 0) + 1 FROM scopes)",
-    "(SELECT COALESCE(MIN(CASE WHEN number < 0 THEN number END), 0) - 1 FROM scopes)",
-)
-"""Number scopes of utterances from 1 up and scopes of lessons from -1 down.
-
-So the sign of a passage's number tells which it is, and one range of numbers covers all of either.
-"""
-
-
 def scope_name(within: Within) -> str:
     """Name a scope in the table. No subject's name is empty or has a line break."""
     return ("\n" if within.lessons else "") + (within.subject or "")
@@ -83,7 +59,7 @@ def scope_name(within: Within) -> str:
 class _Scope:
     """The slots of a scope while a commit is written."""
 
-    def __init__(self, session: SqlSession, table: PassageTable, within: Within) -> None:
+    def __init__(self, session: SqlSession, table: "SearchIndex", within: Within) -> None:
         name = scope_name(within)
         sql = "SELECT number, next FROM scopes WHERE subject = ?"
         row = session.execute(sql, (name,)).fetchone()
@@ -158,7 +134,7 @@ class _Thread:
 
 
 def index_events(
-    session: SqlSession, table: PassageTable, items: Sequence[tuple[PreparedEvent, int, int]]
+    session: SqlSession, table: "SearchIndex", items: Sequence[tuple[PreparedEvent, int, int]]
 ) -> None:
     """Index events, each given with its seq and the time it happened."""
     scopes: dict[str | None, _Scope] = {}
@@ -202,7 +178,7 @@ _LESSON = "e.seq, e.id, e.stream, e.subject, e.kind, e.at, e.body"
 
 
 def put_lessons(
-    session: SqlSession, table: PassageTable, lessons: Mapping[str, str | None]
+    session: SqlSession, table: "SearchIndex", lessons: Mapping[str, str | None]
 ) -> None:
     """Index an event of each stream as its lesson, in place of the former one."""
     streams = list(lessons)
@@ -222,7 +198,7 @@ def put_lessons(
     _index_lessons(session, table, list(found.values()))
 
 
-def _index_lessons(session: SqlSession, table: PassageTable, lessons: Sequence[LessonRow]) -> None:
+def _index_lessons(session: SqlSession, table: "SearchIndex", lessons: Sequence[LessonRow]) -> None:
     """Index lessons, with gaps between them: a lesson has no neighbours."""
     from em.text.terms import pieces
 
@@ -256,7 +232,7 @@ def find_passages(session: SqlSession, seqs: Sequence[int]) -> Iterator[tuple[in
 
 
 def remove_passages(
-    session: SqlSession, table: PassageTable, seqs: Sequence[int], condition: str = "1 = 1"
+    session: SqlSession, table: "SearchIndex", seqs: Sequence[int], condition: str = "1 = 1"
 ) -> int:
     """Delete the passages of events that meet a condition. Return how many there were."""
     session.executemany("DELETE FROM lessons WHERE seq = ?", [(seq,) for seq in seqs])
@@ -287,19 +263,25 @@ ANALYSED = "analysis"
 """The flag that holds the number of the analysis which made the passages."""
 
 
-def is_current(session: SqlSession) -> bool:
+def _is_current(session: SqlSession) -> bool:
     """Return whether everything is indexed by this em's analysis."""
-    row = session.execute("SELECT value FROM flags WHERE name = ?", (ANALYSED,)).fetchone()
-    return row is not None and row[0] == str(ANALYSIS)
+    return _flag(session, ANALYSED) == str(ANALYSIS)
 
 
-def bring_up_to_date(session: SqlSession, table: PassageTable) -> None:
-    """Index what another analysis indexed, in the caller's transaction."""
-    if not is_current(session):
-        _reindex(session, table)
+def _flag(session: SqlSession, name: str) -> str | None:
+    row = session.execute("SELECT value FROM flags WHERE name = ?", (name,)).fetchone()
+    return None if row is None else str(row[0])
 
 
-def _reindex_lessons(session: SqlSession, table: PassageTable) -> None:
+def _put_flag(session: SqlSession, name: str, value: str) -> None:
+    session.execute(
+        "INSERT INTO flags(name, value) VALUES (?, ?)"
+        " ON CONFLICT(name) DO UPDATE SET value = excluded.value",
+        (name, value),
+    )
+
+
+def _reindex_lessons(session: SqlSession, table: "SearchIndex") -> None:
     after = 0
     sql = (
         f"SELECT {_LESSON} FROM lessons AS l JOIN events AS e ON e.seq = l.seq"  # noqa: S608 - fixed words; values are bound
@@ -310,7 +292,7 @@ def _reindex_lessons(session: SqlSession, table: PassageTable) -> None:
         _index_lessons(session, table, rows)
 
 
-def _reindex(session: SqlSession, table: PassageTable) -> None:
+def _reindex(session: SqlSession, table: "SearchIndex") -> None:
     """Index all events again."""
     postings = session.execute("SELECT number, shape FROM passages").fetchall()
     table.delete_passages(session, [number << SHAPE_BITS | shape for number, shape in postings])
@@ -329,11 +311,7 @@ def _reindex(session: SqlSession, table: PassageTable) -> None:
         if found := [item for item in items if item[0].pieces]:
             index_events(session, table, found)
     _reindex_lessons(session, table)
-    session.execute(
-        "INSERT INTO flags(name, value) VALUES (?, ?)"
-        " ON CONFLICT(name) DO UPDATE SET value = excluded.value",
-        (ANALYSED, str(ANALYSIS)),
-    )
+    _put_flag(session, ANALYSED, str(ANALYSIS))
 
 
 def _searched_rows(session: SqlSession, after: int) -> list[Any]:
@@ -393,18 +371,6 @@ def time_conditions(within: Within) -> tuple[str, list[int]]:
     return conditions, params
 
 
-def read_marks(session: SqlSession, numbers: Sequence[int]) -> list[PassageMark]:
-    """Read what ranking needs of passages, in no order. Unknown numbers are skipped."""
-    sql = "SELECT number, shape, seq, speaker, role, at FROM passages WHERE number IN ({})"
-    return [PassageMark(*row) for row in select_numbers(session, sql, numbers)]
-
-
-def read_passages(session: SqlSession, numbers: Sequence[int]) -> list[Passage]:
-    """Read passages with their texts, in no order."""
-    decoded: dict[str, tuple[str, Json]] = {}
-    return [_passage(row, decoded) for row in select_numbers(session, _PASSAGES, numbers)]
-
-
 def _passage(row: Sequence[Any], decoded: dict[str, tuple[str, Json]]) -> Passage:
     number, start, end, at, speaker, role, event_id, recorded_at, subject, stream, kind, body = row
     # Many passages may come from one large body: decode it once.
@@ -432,3 +398,196 @@ def _passage(row: Sequence[Any], decoded: dict[str, tuple[str, Json]]) -> Passag
         start=start,
         number=number,
     )
+
+
+EMBEDDER = "embedder"
+"""The flag that names the embedder of all vectors."""
+
+
+def embedder_of(session: SqlSession) -> str | None:
+    """Return the identity of the embedder that made the vectors."""
+    return _flag(session, EMBEDDER)
+
+
+def put_vectors(
+    session: SqlSession, identity: str, vectors: Mapping[int, Any], mark: str = "?"
+) -> None:
+    """Store vectors in the form of the back end. Skip those whose passage was deleted.
+
+    All vectors come from one embedder: those of another are deleted in the same transaction.
+    """
+    if embedder_of(session) != identity:
+        session.execute("DELETE FROM vectors")
+        session.execute("UPDATE scopes SET stamp = stamp + 1")
+        _put_flag(session, EMBEDDER, identity)
+    there = "SELECT number FROM passages WHERE number IN ({})"
+    existing = [row[0] for row in select_numbers(session, there, list(vectors))]
+    session.executemany(
+        f"INSERT INTO vectors(number, vector) VALUES (?, {mark})"  # noqa: S608 - a question mark
+        " ON CONFLICT(number) DO UPDATE SET vector = excluded.vector",
+        [(number, vectors[number]) for number in existing],
+    )
+    for scope in sorted({number >> SLOT_BITS for number in existing}):
+        session.execute("UPDATE scopes SET stamp = stamp + 1 WHERE number = ?", (scope,))
+
+
+class MatchSigns(NamedTuple):
+    """How a back end writes which words a passage must have."""
+
+    either: str
+    both: str
+    quote: str
+
+
+class SearchIndex(ABC):
+    """Find passages by words and by vectors. Safe to share between threads.
+
+    A passage has a number. Its posting is the number with the shape appended (`SHAPE_BITS`). A back
+    end adds the statements on words and vectors.
+
+    reading, writing: begin a session of the store, see `SqlStore`.
+    """
+
+    signs: MatchSigns
+    newest_first = ""
+    """How postings are put in order, where the server does that fast."""
+    next_scopes = (
+        "(SELECT COALESCE(MAX(CASE WHEN number > 0 THEN number END), 0) + 1 FROM scopes)",
+        "(SELECT COALESCE(MIN(CASE WHEN number < 0 THEN number END), 0) - 1 FROM scopes)",
+    )
+    """The SQL of the number of a new scope: of utterances from 1 up, of lessons from -1 down.
+
+    So the sign of a passage's number tells which it is, and one range of numbers covers all of
+    either.
+    """
+
+    def __init__(self, reading: Transaction, writing: Transaction) -> None:
+        self._reading = reading
+        self._writing = writing
+
+    @abstractmethod
+    def insert_passages(
+        self, session: SqlSession, rows: Sequence["PassageRow"], terms: Sequence[str]
+    ) -> None:
+        """Insert passages with their words, in the order of their numbers."""
+
+    @abstractmethod
+    def delete_passages(self, session: SqlSession, postings: Sequence[int]) -> None:
+        """Delete passages, their words and their vectors."""
+
+    @abstractmethod
+    def put_vectors(self, identity: str, vectors: Mapping[int, Sequence[float]]) -> None:
+        """Store vectors of length 1 by the numbers of their passages.
+
+        Vectors of another embedder are deleted: two are never mixed.
+        """
+
+    @abstractmethod
+    def postings_sql(self, session: SqlSession, within: Within) -> tuple[str, list[int]]:
+        """Return the SQL of the postings in a scope. Its first parameter is the match."""
+
+    @abstractmethod
+    def nearest_of(
+        self, session: SqlSession, vector: Sequence[float], within: Within, limit: int
+    ) -> list[tuple[int, float]]:
+        """Return what `nearest` does, where the vectors are of its embedder."""
+
+    @abstractmethod
+    def similarities_of(
+        self, session: SqlSession, vector: Sequence[float], numbers: Sequence[int]
+    ) -> dict[int, float]:
+        """Return what `similarities` does, where the vectors are of its embedder."""
+
+    def match(self, tags: Sequence[str], *groups: Sequence[str]) -> str:
+        """Return what matches one word of each group, and all tags.
+
+        Each word is quoted, so that none is an operator.
+        """
+        either, both, quote = self.signs
+        quoted = [[f"{quote}{word}{quote}" for word in group] for group in groups if group]
+        parts = [f"({either.join(words)})" for words in quoted]
+        return both.join([*parts, *(f"{quote}{tag}{quote}" for tag in tags)])
+
+    def find(
+        self,
+        groups: Sequence[Sequence[str]],
+        within: Within,
+        limit: int,
+        *,
+        beside: Sequence[str] = (),
+    ) -> list[list[int]]:
+        """Return for each group of words the postings of the passages that have one of them.
+
+        Newest first, at most `limit` each. beside: a passage must also have one of these words.
+        """
+        tags = within.tags
+        with self._reading() as session:
+            sql, params = self.postings_sql(session, within)
+            sql += f"{self.newest_first} LIMIT ?"
+            matches = (self.match(tags, group, beside) for group in groups)
+            found = (session.execute(sql, (match, *params, limit)) for match in matches)
+            return [sorted((row[0] for row in rows), reverse=True) for rows in found]
+
+    def count(self, within: Within, words: Sequence[str]) -> int:
+        """Count the passages that have one of the words."""
+        with self._reading() as session:
+            sql, params = self.postings_sql(session, within)
+            counted = f"SELECT count(*) FROM ({sql}) AS found"  # noqa: S608 - fixed words; values are bound
+            match = self.match(within.tags, words)
+            return int(session.execute(counted, (match, *params)).fetchone()[0])
+
+    def nearest(
+        self, identity: str, vector: Sequence[float], within: Within, limit: int
+    ) -> list[tuple[int, float]]:
+        """Return numbers and similarities of the passages nearest to this embedder's vector."""
+        with self._reading() as session:
+            is_known = embedder_of(session) == identity
+            return self.nearest_of(session, vector, within, limit) if is_known else []
+
+    def similarities(
+        self, identity: str, vector: Sequence[float], numbers: Sequence[int]
+    ) -> dict[int, float]:
+        """Return how near passages are to a vector. Passages without a vector are skipped."""
+        with self._reading() as session:
+            is_known = embedder_of(session) == identity
+            return self.similarities_of(session, vector, numbers) if is_known else {}
+
+    def marks(self, numbers: Sequence[int]) -> list[PassageMark]:
+        """Return what ranking needs of passages. Unknown numbers are skipped."""
+        sql = "SELECT number, shape, seq, speaker, role, at FROM passages WHERE number IN ({})"
+        with self._reading() as session:
+            return [PassageMark(*row) for row in select_numbers(session, sql, numbers)]
+
+    def passages(self, numbers: Sequence[int]) -> list[Passage]:
+        """Return passages with their texts, in no order."""
+        decoded: dict[str, tuple[str, Json]] = {}
+        with self._reading() as session:
+            rows = select_numbers(session, _PASSAGES, numbers)
+            return [_passage(row, decoded) for row in rows]
+
+    def status(self, within: Within) -> IndexStatus:
+        """Report on a scope, whenever its passages happened."""
+        with self._reading() as session:
+            passages, stamp = read_scope(session, within)
+            return IndexStatus(passages, stamp, embedder_of(session))
+
+    def without_vector(self, identity: str, within: Within, limit: int) -> tuple[int, list[int]]:
+        """Count the passages without a vector of this embedder, and return the newest of them."""
+        with self._reading() as session:
+            bounds = numbers_of(session, within)
+            sql = "FROM passages AS p WHERE p.number BETWEEN ? AND ?"
+            if embedder_of(session) == identity:
+                sql += " AND NOT EXISTS (SELECT 1 FROM vectors AS v WHERE v.number = p.number)"
+            (count,) = session.execute(f"SELECT count(*) {sql}", bounds).fetchone()
+            newest = f"SELECT p.number {sql} ORDER BY p.number DESC LIMIT ?"
+            rows = session.execute(newest, (*bounds, limit)).fetchall()
+            return count, [row[0] for row in rows]
+
+    def bring_up_to_date(self) -> None:
+        """Index what another analysis indexed."""
+        with self._reading() as session:
+            if _is_current(session):
+                return
+        with self._writing() as session:
+            if not _is_current(session):
+                _reindex(session, self)

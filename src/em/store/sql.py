@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -19,7 +19,7 @@ from em.errors import EmError, NotFound, StoreCorrupt, StoreError, UsageError
 from em.log.chain import Entry, Holding
 from em.log.event import Event, EventQuery, Row, check_name
 from em.redaction.redactor import Redactor
-from em.store import erasure, holders, search_index, vectors
+from em.store import erasure, holders
 from em.store.events import (
     Chain,
     PageQuery,
@@ -63,12 +63,7 @@ from em.store.protocol import (
     Committed,
     Erasure,
     Held,
-    IndexStatus,
-    Passage,
-    PassageMark,
     Record,
-    SearchIndex,
-    Within,
 )
 from em.store.register import (
     changed_artefacts,
@@ -77,7 +72,7 @@ from em.store.register import (
     register_artefacts,
 )
 from em.store.search_index import (
-    PassageTable,
+    SearchIndex,
     index_events,
     put_lessons,
 )
@@ -96,7 +91,7 @@ HoldThing = Callable[[str], AbstractContextManager[SqlSession]]
 """Begins a transaction that changes the thing with this name."""
 
 
-class SqlTickets:
+class Tickets:
     """The tickets in a table of either back end."""
 
     def __init__(self, reading: Transaction, holding: HoldThing) -> None:
@@ -166,126 +161,6 @@ SCRUB_PENDING = "scrub_pending"
 _DATABASE_ID = "SELECT value FROM flags WHERE name = 'database_id'"
 
 
-class MatchSigns(NamedTuple):
-    """How a back end writes which words a passage must have."""
-
-    either: str
-    both: str
-    quote: str
-
-
-class SqlIndex(SearchIndex, PassageTable, ABC):
-    """A search index on SQL. A back end adds the statements on words and vectors.
-
-    reading, writing: begin a session of the store, see `SqlStore`.
-    """
-
-    signs: MatchSigns
-    newest_first = ""
-    """How postings are put in order, where the server does that fast."""
-    next_scopes = search_index.NEXT_SCOPES
-
-    def __init__(self, reading: Transaction, writing: Transaction) -> None:
-        self._reading = reading
-        self._writing = writing
-
-    @abstractmethod
-    def postings_sql(self, session: SqlSession, within: Within) -> tuple[str, list[int]]:
-        """Return the SQL of the postings in a scope. Its first parameter is the match."""
-
-    @abstractmethod
-    def nearest_of(
-        self, session: SqlSession, vector: Sequence[float], within: Within, limit: int
-    ) -> list[tuple[int, float]]:
-        """Return what `nearest` does, where the vectors are of its embedder."""
-
-    @abstractmethod
-    def similarities_of(
-        self, session: SqlSession, vector: Sequence[float], numbers: Sequence[int]
-    ) -> dict[int, float]:
-        """Return what `similarities` does, where the vectors are of its embedder."""
-
-    def match(self, tags: Sequence[str], *groups: Sequence[str]) -> str:
-        """Return what matches one word of each group, and all tags.
-
-        Each word is quoted, so that none is an operator.
-        """
-        either, both, quote = self.signs
-        quoted = [[f"{quote}{word}{quote}" for word in group] for group in groups if group]
-        parts = [f"({either.join(words)})" for words in quoted]
-        return both.join([*parts, *(f"{quote}{tag}{quote}" for tag in tags)])
-
-    def find(
-        self,
-        groups: Sequence[Sequence[str]],
-        within: Within,
-        limit: int,
-        *,
-        beside: Sequence[str] = (),
-    ) -> list[list[int]]:
-        """Return for each group of words the postings of the passages that have one of them."""
-        tags = within.tags
-        with self._reading() as session:
-            sql, params = self.postings_sql(session, within)
-            sql += f"{self.newest_first} LIMIT ?"
-            matches = (self.match(tags, group, beside) for group in groups)
-            found = (session.execute(sql, (match, *params, limit)) for match in matches)
-            return [sorted((row[0] for row in rows), reverse=True) for rows in found]
-
-    def count(self, within: Within, words: Sequence[str]) -> int:
-        """Count the passages that have one of the words."""
-        with self._reading() as session:
-            sql, params = self.postings_sql(session, within)
-            counted = f"SELECT count(*) FROM ({sql}) AS found"  # noqa: S608 - fixed words; values are bound
-            match = self.match(within.tags, words)
-            return int(session.execute(counted, (match, *params)).fetchone()[0])
-
-    def nearest(
-        self, identity: str, vector: Sequence[float], within: Within, limit: int
-    ) -> list[tuple[int, float]]:
-        """Return numbers and similarities of the passages nearest to this embedder's vector."""
-        with self._reading() as session:
-            is_known = vectors.embedder_of(session) == identity
-            return self.nearest_of(session, vector, within, limit) if is_known else []
-
-    def similarities(
-        self, identity: str, vector: Sequence[float], numbers: Sequence[int]
-    ) -> dict[int, float]:
-        """Return how near passages are to a vector. Passages without a vector are skipped."""
-        with self._reading() as session:
-            is_known = vectors.embedder_of(session) == identity
-            return self.similarities_of(session, vector, numbers) if is_known else {}
-
-    def marks(self, numbers: Sequence[int]) -> list[PassageMark]:
-        """Return what ranking needs of passages. Unknown numbers are skipped."""
-        with self._reading() as session:
-            return search_index.read_marks(session, numbers)
-
-    def passages(self, numbers: Sequence[int]) -> list[Passage]:
-        """Return passages with their texts, in no order."""
-        with self._reading() as session:
-            return search_index.read_passages(session, numbers)
-
-    def status(self, within: Within) -> IndexStatus:
-        """Report on a scope, whenever its passages happened."""
-        with self._reading() as session:
-            passages, stamp = search_index.read_scope(session, within)
-            return IndexStatus(passages, stamp, vectors.embedder_of(session))
-
-    def without_vector(self, identity: str, within: Within, limit: int) -> tuple[int, list[int]]:
-        """Count the passages without a vector of this embedder, and return the newest of them."""
-        with self._reading() as session:
-            return vectors.without_vector(session, identity, within, limit)
-
-    def bring_up_to_date(self) -> None:
-        """Index what another analysis indexed."""
-        with self._reading() as session:
-            if search_index.is_current(session):
-                return
-        with self._writing() as session:
-            search_index.bring_up_to_date(session, self)
-
-
 class FileLost(NotFound):
     """The database was removed or replaced while a transaction wrote to it."""
 
@@ -298,11 +173,11 @@ class SqlStore(ABC):
     _inserts_at_once = False
     times_lost = 0
 
-    def __init__(self, index: SqlIndex, redactor: Redactor | None = None) -> None:
+    def __init__(self, index: SearchIndex, redactor: Redactor | None = None) -> None:
         self.index = index
         self.redactor = redactor or Redactor()
         self.summaries = Summaries(self._reading, self._writing)
-        self.tickets = SqlTickets(self._reading, self._holding)
+        self.tickets = Tickets(self._reading, self._holding)
         self._chain = self._new_chain()
 
     def _new_chain(self) -> Chain:

@@ -37,15 +37,17 @@ from em.store.events import PageQuery, bounded
 from em.store.migrations import pending, sqlite_statements
 from em.store.preparation import PreparedEvent
 from em.store.protocol import SHAPE_BITS, Health, Store, Within
-from em.store.search_index import PassageRow, numbers_of, time_conditions
-from em.store.session import SqlSession, Transaction
-from em.store.sql import FileLost, MatchSigns, SqlIndex, SqlStore, check_busy_timeout
-from em.store.vectors import (
-    Matrices,
+from em.store.search_index import (
+    MatchSigns,
+    PassageRow,
+    SearchIndex,
+    numbers_of,
     put_vectors,
-    similarities,
-    to_blob,
+    time_conditions,
 )
+from em.store.session import SqlSession, Transaction
+from em.store.sql import FileLost, SqlStore, check_busy_timeout
+from em.store.vectors import Matrices, similarities, to_blob
 from em.trust import Database
 
 INSTRUCTIONS = 200_000
@@ -220,7 +222,7 @@ os.register_at_fork(
 )
 
 
-class SqliteIndex(SqlIndex):
+class SqliteIndex(SearchIndex):
     """The search index in an SQLite file: FTS5 for words, matrices in memory for vectors.
 
     folder: where large graphs of vectors are saved; None saves none.

@@ -1,19 +1,15 @@
-"""Vectors of passages: store them, and find those nearest to a question.
-
-All vectors come from one embedder, which a flag names. Storing a vector of another embedder deletes
-all others in the same transaction, so two embedders are never mixed.
-"""
+"""Vectors of an SQLite file in memory: find those nearest to a question."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from em.errors import MissingExtra, StoreError
-from em.store.protocol import SLOT_BITS, Within
-from em.store.search_index import numbers_of, read_scope, time_conditions
+from em.store.protocol import Within
+from em.store.search_index import embedder_of, numbers_of, read_scope, time_conditions
 from em.store.session import SqlSession, select_numbers
 
 if TYPE_CHECKING:
@@ -22,7 +18,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-EMBEDDER = "embedder"
 APPROXIMATE_FROM = 50_000
 """The number of vectors in a scope from which a graph is searched instead of all of them."""
 SAVED_FROM = 10_000
@@ -40,52 +35,6 @@ def import_numpy() -> Any:
     except ImportError as error:
         raise MissingExtra("embed", "searching by meaning") from error
     return np
-
-
-def embedder_of(session: SqlSession) -> str | None:
-    """Return the identity of the embedder that made the vectors."""
-    sql = "SELECT value FROM flags WHERE name = ?"
-    row = session.execute(sql, (EMBEDDER,)).fetchone()
-    return None if row is None else str(row[0])
-
-
-def without_vector(
-    session: SqlSession, identity: str, within: Within, limit: int
-) -> tuple[int, list[int]]:
-    """Count the passages without a vector of this embedder, and return the newest of them."""
-    first, last = numbers_of(session, within)
-    condition = "p.number BETWEEN ? AND ?"
-    if embedder_of(session) == identity:
-        condition += " AND NOT EXISTS (SELECT 1 FROM vectors AS v WHERE v.number = p.number)"
-    sql = f"FROM passages AS p WHERE {condition}"
-    (count,) = session.execute(f"SELECT count(*) {sql}", (first, last)).fetchone()
-    rows = session.execute(
-        f"SELECT p.number {sql} ORDER BY p.number DESC LIMIT ?", (first, last, limit)
-    ).fetchall()
-    return count, [row[0] for row in rows]
-
-
-def put_vectors(
-    session: SqlSession, identity: str, vectors: Mapping[int, Any], mark: str = "?"
-) -> None:
-    """Store vectors in the form of the back end. Skip those whose passage was deleted."""
-    if embedder_of(session) != identity:
-        session.execute("DELETE FROM vectors")
-        session.execute("UPDATE scopes SET stamp = stamp + 1")
-        session.execute(
-            "INSERT INTO flags(name, value) VALUES (?, ?)"
-            " ON CONFLICT(name) DO UPDATE SET value = excluded.value",
-            (EMBEDDER, identity),
-        )
-    there = "SELECT number FROM passages WHERE number IN ({})"
-    existing = [row[0] for row in select_numbers(session, there, list(vectors))]
-    session.executemany(
-        f"INSERT INTO vectors(number, vector) VALUES (?, {mark})"  # noqa: S608 - a question mark
-        " ON CONFLICT(number) DO UPDATE SET vector = excluded.vector",
-        [(number, vectors[number]) for number in existing],
-    )
-    for scope in sorted({number >> SLOT_BITS for number in existing}):
-        session.execute("UPDATE scopes SET stamp = stamp + 1 WHERE number = ?", (scope,))
 
 
 _Scope = tuple[bool, str | None]
