@@ -256,8 +256,7 @@ def _mcp() -> Iterator[dict[str, Any]]:
         "clientInfo": {"name": "x", "version": "1"},
     }
     for method, params in (
-        ("initialize", hello), ("tools/list", {}), ("resources/list", {}), ("prompts/list", {}),
-        ("ping", {}),
+        ("initialize", hello), ("tools/list", {}), ("ping", {}),
         ("tools/call", {"name": "ask", "arguments": {"question": "bees", "subject": "ana"}}),
         ("tools/call", {"name": "remember", "arguments": {"subject": "ana", "text": "x"}}),
         ("tools/call", {"name": "ask", "arguments": {"subject": "ana", "code": "state.profile"}}),

@@ -40,7 +40,7 @@ steps:
   - {id: c, type: tool.call, tool: unheard_of, args: {}, effect: read}
 """
 HELLO: dict[str, Any] = {"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-LISTS = ("ping", "tools/list", "prompts/list", "resources/list", "resources/templates/list")
+LISTS = ("ping", "tools/list")
 
 
 class Session:
@@ -133,7 +133,7 @@ def test_until_the_tools_are_listed_nothing_is_imported_that_they_do_not_need() 
     )
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert "echo_2" in [tool["name"] for tool in answers[2]["result"]["tools"]]
-    assert [answer["id"] for answer in answers] == [1, 2, 3, 4, 5, 6]
+    assert [answer["id"] for answer in answers] == [1, 2, 3]
     modules = Path("modules").read_text().split()
     begins = [name.split(".") for name in FORBIDDEN]
     assert not [
@@ -271,7 +271,6 @@ def test_a_routine_that_is_kept_after_the_first_list_is_announced() -> None:
         keep(ECHO.format("echo"))
         told = one.read()
         assert told["method"] == "notifications/tools/list_changed"
-        assert one.read()["method"] == "notifications/resources/list_changed"
         assert "echo" in [tool["name"] for tool in one.ask("tools/list")["result"]["tools"]]
 
 

@@ -116,21 +116,6 @@ def test_the_tool_of_a_learnt_routine_has_its_schema_without_personal_data() -> 
     assert not tool.annotations.read_only_hint, "it writes"
 
 
-def resource_of_the_routine() -> str:
-    async def work(client: Client) -> Any:
-        return (await client.read_resource("em://routines/serve")).contents[0]
-
-    return str(agent(over_stdio(), work).text)
-
-
-def test_the_resource_of_a_learnt_routine_has_no_personal_data() -> None:
-    shop = Shop()
-    learnt(cancellations(shop))
-    text = resource_of_the_routine()
-    assert "tool: cancel_order" in text
-    assert [value for value in private_of(shop) if value in text] == []
-
-
 def one_cancellation(shop: Shop) -> Trace:
     """Its goal, and a constant of its write, are about one customer."""
     trace = cancelled(shop, 0, NEEDED)
@@ -138,10 +123,9 @@ def one_cancellation(shop: Shop) -> Trace:
     return msgspec.structs.replace(trace, mission=msgspec.structs.replace(trace.mission, goal=goal))
 
 
-def test_what_one_trace_was_about_is_not_in_its_tool_nor_in_its_resource() -> None:
+def test_what_one_trace_was_about_is_not_in_its_tool() -> None:
     learnt([one_cancellation(Shop())])
-    for shown in (tool_of_the_routine().model_dump_json(), resource_of_the_routine()):
-        assert "80200" not in shown
-        assert "ana.silva0" not in shown
-        assert "email" in shown, "an input"
-    assert NEEDED not in resource_of_the_routine(), "nobody else said it"
+    shown = tool_of_the_routine().model_dump_json()
+    assert "80200" not in shown
+    assert "ana.silva0" not in shown
+    assert "email" in shown, "an input"

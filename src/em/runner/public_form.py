@@ -1,8 +1,8 @@
 """Public form: a routine as others see it, without personal data of its recordings.
 
-MCP (tools and resources), skills, the tools of other agents and the headers of scripts show a
-routine to people who may not see the traces. Its steps, and the values that several recordings had
-in common, stay. Of recorded examples only the shape is left.
+MCP tools, skills, the tools of other agents and the headers of scripts show a routine to people who
+may not see the traces. Its steps, and the values that several recordings had in common, stay. Of
+recorded examples only the shape is left.
 """
 
 from typing import Any

@@ -2,8 +2,7 @@
 
 A model is sent as it is where its fields are those that are promised. A shape of its own says in
 its docstring how its promise differs from the model's. Shapes of requests are stricter than models:
-they limit lengths and reject unknown fields. The MCP server uses some of them, so nothing here
-imports the web framework.
+they limit lengths and reject unknown fields.
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,6 @@ from em.runner.prepared import Planned
 from em.runner.reason import Reason
 from em.runner.roster import StoredRoutine
 from em.runner.run import Failure, PendingPrompt
-from em.serve.api.step import StepIn
 from em.state.checkpoint import Checkpoint
 from em.state.knowledge import Unread
 from em.state.questions import Answer
@@ -151,6 +149,16 @@ class RetireIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Why a heuristic is retired."""
 
     reason: Annotated[str, msgspec.Meta(max_length=2_000)] = ""
+
+
+class StepIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One step of a trajectory."""
+
+    thought: str | None = None
+    action: Annotated[str, msgspec.Meta(description="The tool that was called.")] | None = None
+    args: Json = {}
+    observation: Annotated[Any, msgspec.Meta(description="The tool's result.")] = None
+    error: Annotated[Any, msgspec.Meta(description="The tool's error.")] = None
 
 
 class TrajectoryIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

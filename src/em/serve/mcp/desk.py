@@ -76,7 +76,7 @@ Context = ServerRequestContext[Any, Any]
 
 
 class Desk:
-    """What tools, resources and prompts share.
+    """What tools share.
 
     tools: what routines may call besides the tools that they declare. local: the caller over
     standard input; over HTTP each request has its own caller. listing: the lists that the session

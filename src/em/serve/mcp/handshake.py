@@ -25,7 +25,7 @@ import msgspec
 from em.errors import EmError, UsageError
 from em.runner.tools import ToolRegistry
 from em.serve.auth import Caller
-from em.serve.mcp.listing import PROMPTS, TEMPLATES, Listing
+from em.serve.mcp.listing import Listing
 from em.settings import Settings
 from em.values.canonical import Json
 
@@ -243,12 +243,6 @@ class Handshake:
             "ping": dict,
             "tools/list": lambda: {"tools": self._listing.tools(self._caller)},
         }
-        if not self._listing.beside_hooks:
-            results |= {
-                "prompts/list": lambda: {"prompts": PROMPTS},
-                "resources/list": lambda: {"resources": self._listing.resources(self._caller)},
-                "resources/templates/list": lambda: {"resourceTemplates": TEMPLATES},
-            }
         if not self.answered or message.method not in results or not _is_plain(message.params):
             return None
         return results[message.method]()

@@ -1,4 +1,4 @@
-"""What the MCP server lists, as the protocol sends it: tools, resources, prompts.
+"""The tools that the MCP server lists, as the protocol sends them.
 
 The lists are plain JSON, so that a session can begin before the SDK is imported.
 """
@@ -6,7 +6,6 @@ The lists are plain JSON, so that a session can begin before the SDK is imported
 from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import msgspec
 
@@ -15,14 +14,14 @@ from em.log.event import SUBJECT_PREFIX, EventQuery
 from em.runner.card import CardBox, RoutineCard
 from em.runner.tools import ToolRegistry, one_line, tool_names
 from em.serve.auth import Caller
-from em.serve.mcp import consent, plans
-from em.serve.mcp.plans import PREPARE
+from em.serve.mcp import consent
 from em.serve.mcp.tools import (
     BUILT_IN,
     FIND_ROUTINE,
     NAMED,
     Arguments,
     BuiltIn,
+    Prepare,
     Resume,
     RunRoutine,
     hints,
@@ -53,46 +52,9 @@ BRIEFLY = " ".join(
 )
 """The instructions for an agent with hooks of em."""
 
-ROUTINES = "em://routines/"
-STATES = "em://state/"
-TRACES = "em://traces/"
-BRIEFING = "briefing"
-
-TEMPLATES: list[Json] = [
-    {
-        "name": "routine",
-        "uriTemplate": ROUTINES + "{name}",
-        "description": "The steps of a stored routine, by name or name@version.",
-        "mimeType": "application/yaml",
-    },
-    {
-        "name": "state",
-        "uriTemplate": STATES + "{subject}",
-        "description": "A subject's state, compiled from its observations.",
-        "mimeType": "application/json",
-    },
-    {
-        "name": "trace",
-        "uriTemplate": TRACES + "{id}",
-        "description": "One attempt at a task, with its steps.",
-        "mimeType": "application/json",
-    },
-]
-PROMPTS: list[Json] = [
-    {
-        "name": BRIEFING,
-        "title": "Brief me for a task",
-        "description": "A task, with the lessons from earlier attempts that fit it.",
-        "arguments": [
-            {"name": "task", "description": "The task, in a sentence.", "required": True},
-            {"name": "subject", "description": "Include lessons about this subject."},
-            {"name": "tokens", "description": "The most tokens for the lessons."},
-        ],
-    }
-]
-
 RESUME = "resume"
 RUN_ROUTINE = "run_routine"
+PREPARE = "prepare_routine"
 OWN_NAMES = frozenset({*BUILT_IN, FIND_ROUTINE.name, RUN_ROUTINE, RESUME, PREPARE, consent.ACCEPT})
 BESIDE_HOOKS = {
     "remember": ("subject", "text", "facts", "event"),
@@ -117,6 +79,10 @@ _RESUME = """
 _RUN_ROUTINE = """
     Run a routine that `find_routine` or `brief` returned, with its inputs. If it hands over,
     nothing was done, and the answer says what to do.
+"""
+_PREPARE = """
+    Show what a routine would write: for a wish that its inputs can't express, such as a condition.
+    Then send the `plan` alone to write just that.
 """
 
 
@@ -151,16 +117,9 @@ class Listing:
 
     def initialized(self, version: str) -> Json:
         """Return the answer to `initialize` for a version of the protocol."""
-        others = {
-            "prompts": {"listChanged": False},
-            "resources": {"subscribe": False, "listChanged": True},
-        }
         return {
             "protocolVersion": version,
-            "capabilities": {
-                **({} if self.beside_hooks else others),
-                "tools": {"listChanged": True},
-            },
+            "capabilities": {"tools": {"listChanged": True}},
             "serverInfo": {"name": "em", "title": TITLE, "version": em.__version__},
             "instructions": self.instructions,
         }
@@ -212,7 +171,9 @@ class Listing:
             return own
         own.append(_running(RESUME, "Resume a run", _RESUME, Resume))
         if not self.beside_hooks:
-            own.append(plans.tool(_RESULT))
+            prepare = _running(PREPARE, "Prepare a routine", _PREPARE, Prepare)
+            prepare["outputSchema"] = {**prepare["outputSchema"], "required": ["status"]}
+            own.append(prepare)
         if len(newest) > self._most:
             run = _running(RUN_ROUTINE, "Run a routine", _RUN_ROUTINE, RunRoutine)
             return [*own, FIND_ROUTINE.listed(), run]
@@ -271,29 +232,6 @@ class Listing:
     def routines(self) -> dict[str, int]:
         """Return the newest version of every routine in use, by its name."""
         return {name: version for name, (version, _) in self._cards.newest().items()}
-
-    def resources(self, caller: Caller) -> list[Json]:
-        """List every routine; for a caller limited to subjects, their states."""
-        if caller.subjects is None:
-            return [
-                {
-                    "name": one_line(name, 100),
-                    "uri": ROUTINES + quote(name, safe=""),
-                    "description": f"The routine {one_line(name, 100)}, version {version}",
-                    "mimeType": "application/yaml",
-                }
-                for name, version in sorted(self.routines().items())
-            ]
-        return [
-            {
-                "name": one_line(subject, 100),
-                "uri": STATES + quote(subject, safe=""),
-                "description": f"The state of {one_line(subject, 100)}",
-                "mimeType": "application/json",
-            }
-            for subject in sorted(caller.subjects)
-            if self._memory.subjects.has_state(subject)
-        ]
 
     def save(self) -> None:
         """Store what was made for the lists, so that the next start need not make it."""

@@ -21,17 +21,16 @@ from em.errors import EmError, InputError, NotFound, UsageError
 from em.runner.agent_reply import LARGEST, reply
 from em.runner.answers import Field, fields_of, json_or_text
 from em.runner.card import KIND
+from em.runner.decision import shown_of
 from em.runner.history import read_run, read_served_run
 from em.runner.package import KeptRoutine, routine_of
-from em.runner.run import Asks, PendingPrompt, RunResult
+from em.runner.run import Asks, PendingPrompt, RunResult, plain
 from em.runner.template import REQUEST
 from em.runner.tools import one_line, tool_name, tool_names
 from em.serve.auth import Caller
-from em.serve.mcp import plans
 from em.serve.mcp import tools as own_tools
 from em.serve.mcp.desk import Context, Desk
-from em.serve.mcp.listing import OWN_NAMES, RESUME, RUN_ROUTINE
-from em.serve.mcp.plans import PREPARE
+from em.serve.mcp.listing import OWN_NAMES, PREPARE, RESUME, RUN_ROUTINE
 from em.store.protocol import Artefact
 from em.values.canonical import Json
 
@@ -193,7 +192,7 @@ class Routines:
             return await self._converse(ctx, lambda: self._resume(asked))
         subject, name = subject_in(params), params.name
         if name == PREPARE:
-            wanted = own_tools.read(plans.Prepare, given)
+            wanted = own_tools.read(own_tools.Prepare, given)
             if wanted.plan:
                 go: Go = partial(memory.commit, wanted.plan, tools, subject=subject)
                 return await self._converse(ctx, go)
@@ -203,12 +202,27 @@ class Routines:
         routine = await self._desk.in_thread(lambda: self.find(name))
         if params.name == PREPARE:
             return await self._desk.in_thread(
-                lambda: plans.prepare(self._desk, routine, given, subject), is_run=True
+                lambda: self._prepared(routine, given, subject), is_run=True
             )
         # Where no person is shown a form the agent completes the inputs, and no run waits.
         asks: Asks = True if can_ask(ctx) else "steps"
         go = partial(memory.run, routine, given, tools, subject=subject, asks=asks)
         return await self._converse(ctx, go, Called(routine, given))
+
+    def _prepared(self, routine: KeptRoutine, given: Json, subject: str | None) -> CallToolResult:
+        """Run a routine up to its first write; return what it would write, and the plan's token.
+
+        The agent commits the plan or leaves it. It can't change a value.
+        """
+        found = self._desk.memory.prepare(routine, given, self._desk.tools, subject=subject)
+        answer: Json = {"status": found.status}
+        if found.token:
+            answer |= {"plan": found.token, **shown_of(found)}
+            answer["next"] = "send `plan` if it meets every wish; else do the task yourself"
+        else:
+            why = found.reason or found.failure or found.pending_prompt
+            answer |= {"why": None if why is None else plain(why), "next": "do the task yourself"}
+        return self._desk.results.answer(answer, is_error=found.status == "failed")
 
     def _resume(self, asked: own_tools.Resume) -> RunResult:
         try:

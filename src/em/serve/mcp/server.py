@@ -29,15 +29,8 @@ from mcp.server.subscriptions import (
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CallToolRequestParams,
-    GetPromptRequestParams,
-    GetPromptResult,
-    ListPromptsResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
     ListToolsResult,
     PaginatedRequestParams,
-    ReadResourceRequestParams,
-    ReadResourceResult,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
@@ -49,8 +42,7 @@ from em.serve.guard import CALLER, Receive, Scope, Send, log_line
 from em.serve.mcp import consent
 from em.serve.mcp.desk import Context, Desk
 from em.serve.mcp.handshake import Rest, exit_at_once
-from em.serve.mcp.listing import PROMPTS, TEMPLATES, TITLE
-from em.serve.mcp.resources import Reading
+from em.serve.mcp.listing import TITLE
 from em.serve.mcp.routines import Answer, Routines, can_ask
 from em.serve.mcp.tools import BUILT_IN, FIND_ROUTINE
 from em.serve.threads import Threads
@@ -95,12 +87,10 @@ class McpServer:
     def __init__(self, desk: Desk, key: bytes | None = None) -> None:
         self._desk = desk
         self._routines = Routines(desk)
-        self._reading = Reading(desk)
         self._changes = _Changes()
         self._listening = ListenHandler(self._changes)
         # The session to notify over standard input and output, where there is one client.
         self._session: ServerSession | None = None
-        all_of_it = not desk.listing.beside_hooks
         self.server: Server[Any] = Server(
             "em",
             version=em.__version__,
@@ -111,11 +101,6 @@ class McpServer:
             get_tool_input_schema=lambda _name: None,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
-            on_list_resources=self._list_resources if all_of_it else None,
-            on_list_resource_templates=self._list_templates if all_of_it else None,
-            on_read_resource=self._read_resource if all_of_it else None,
-            on_list_prompts=self._list_prompts if all_of_it else None,
-            on_get_prompt=self._get_prompt if all_of_it else None,
             on_subscriptions_listen=self._listening,
         )
         security = RequestStateSecurity(
@@ -125,10 +110,7 @@ class McpServer:
 
     def options(self) -> InitializationOptions:
         """Return the options of the handshake."""
-        changes = NotificationOptions(
-            tools_changed=True, resources_changed=not self._desk.listing.beside_hooks
-        )
-        return self.server.create_initialization_options(changes)
+        return self.server.create_initialization_options(NotificationOptions(tools_changed=True))
 
     def close_streams(self) -> None:
         """Close the streams that clients listen to, so that shutdown does not wait for them."""
@@ -136,8 +118,6 @@ class McpServer:
 
     def _name_of(self, ctx: Context) -> str:
         return self._desk.caller(ctx).name
-
-    # --- what changes ----------------------------------------------------------------------------
 
     @asynccontextmanager
     async def _life(self, _server: Server[Any]) -> AsyncIterator[dict[str, Any]]:
@@ -181,9 +161,6 @@ class McpServer:
         await self._changes.publish(ToolsListChanged())
         if self._session is not None:
             await self._session.send_tool_list_changed()
-            await self._session.send_resource_list_changed()
-
-    # --- tools -----------------------------------------------------------------------------------
 
     async def _list_tools(
         self, ctx: Context, _params: PaginatedRequestParams | None
@@ -220,36 +197,6 @@ class McpServer:
         trace = "".join(traceback.format_exception(error))
         log_line(level="error", event="mcp", message=str(error), trace=trace)
         return self._desk.results.refusal(EmError("internal error; see the log of the server"))
-
-    # --- resources and prompts -------------------------------------------------------------------
-
-    async def _list_resources(
-        self, ctx: Context, _params: PaginatedRequestParams | None
-    ) -> ListResourcesResult:
-        caller = self._desk.caller(ctx)
-        found = await self._desk.in_thread(lambda: self._desk.listing.resources(caller))
-        return ListResourcesResult.model_validate({"resources": found})
-
-    async def _list_templates(
-        self, _ctx: Context, _params: PaginatedRequestParams | None
-    ) -> ListResourceTemplatesResult:
-        return ListResourceTemplatesResult.model_validate({"resourceTemplates": TEMPLATES})
-
-    async def _read_resource(
-        self, ctx: Context, params: ReadResourceRequestParams
-    ) -> ReadResourceResult:
-        caller = self._desk.caller(ctx)
-        return await self._desk.in_thread(lambda: self._reading.read(caller, str(params.uri)))
-
-    async def _list_prompts(
-        self, _ctx: Context, _params: PaginatedRequestParams | None
-    ) -> ListPromptsResult:
-        return ListPromptsResult.model_validate({"prompts": PROMPTS})
-
-    async def _get_prompt(self, ctx: Context, params: GetPromptRequestParams) -> GetPromptResult:
-        caller = self._desk.caller(ctx)
-        given = params.arguments or {}
-        return await self._desk.in_thread(lambda: self._reading.prompt(caller, params.name, given))
 
 
 MOST_SESSIONS = 1_000

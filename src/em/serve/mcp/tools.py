@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 
 from em.errors import InputError, NotFound, StateError
-from em.serve.api.step import StepIn
 from em.serve.auth import Access, Caller
 from em.store.protocol import Passage
 from em.traces.trace import Outcome, Source, least_trusted
@@ -134,6 +133,24 @@ class Lesson(Arguments, frozen=True):
     final_output: Any = None
     lessons: Annotated[list[str], _about("Ids that `brief` gave.")] = []
     subject: Subject | None = None
+
+
+class Step(Arguments, frozen=True):
+    """A step of what happened."""
+
+    thought: str | None = None
+    action: str | None = None
+    args: Json = {}
+    observation: Any = None
+    error: Any = None
+
+
+class Prepare(Arguments, frozen=True):
+    """A routine to prepare, or the plan to commit."""
+
+    name: str = ""
+    inputs: Json = msgspec.field(default_factory=dict)
+    plan: str = ""
 
 
 class Propose(Arguments, frozen=True):
@@ -553,13 +570,10 @@ def _own_lessons(desk: "Desk", caller: Caller, ids: list[str]) -> list[str]:
 
 def _step(number: int, given: Json) -> Json:
     try:
-        step = msgspec.convert(given, StepIn)
-    except msgspec.ValidationError as error:
-        found = mismatch(error)
-        place = ".".join(filter(None, (f"steps[{number}]", found.path)))
-        fix = f"there are: {', '.join(StepIn.__struct_fields__)}"
-        raise InputError(found.message.replace("`", ""), place=place, fix=fix) from None
-    fields = msgspec.structs.asdict(step)
+        fields = msgspec.structs.asdict(read(Step, given))
+    except InputError as error:
+        error.place = f"steps[{number}]"
+        raise
     return {name: value for name, value in fields.items() if value is not None}
 
 
