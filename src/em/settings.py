@@ -206,10 +206,9 @@ Limit = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 
 
 class WorkLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The most runs of a workflow, and requests to a provider, at a time over all workers."""
+    """The most runs of a workflow at a time, over all workers."""
 
     workflows: dict[str, Limit] = {}
-    providers: dict[str, Limit] = {}
 
 
 class WorkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -217,7 +216,6 @@ class WorkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     concurrency: jobs of one queue that a worker runs at a time.
     lease: seconds without a heartbeat after which other workers take over a worker's jobs.
-    chunk_seconds: how long a job of many subjects, tasks or traces should take.
     most_waiting: jobs that may wait; more are refused until workers have done some.
     poll: seconds between two reads of a queue.
     compile_again: how often a worker compiles routines again with new traces (10m); by default
@@ -226,7 +224,6 @@ class WorkSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     concurrency: Annotated[int, msgspec.Meta(ge=1, le=256)] = 4
     lease: Annotated[float, msgspec.Meta(ge=1, le=3_600)] = 3.0
-    chunk_seconds: Annotated[float, msgspec.Meta(ge=0.05, le=3_600)] = 1.5
     most_waiting: Annotated[int, msgspec.Meta(ge=1)] = 50_000
     poll: Annotated[float, msgspec.Meta(ge=0.01, le=60)] = 0.05
     limits: WorkLimits = WorkLimits()

@@ -13,7 +13,7 @@ from em import Memory
 from em.runner.package import find_routine, keep_routine, texts_of
 from em.settings import Settings, WorkSettings
 from em.traces.trace import Mission, ToolCall, Trace
-from em.work.upkeep import Upkeep
+from em.work.worker import Upkeep
 
 NEEDED, MISTAKE, MOVED = "no longer needed", "ordered by mistake", "moved abroad"
 

@@ -15,7 +15,7 @@ from em.log.event import EventQuery
 from em.runner.package import PROOF, find_routine, keep_routine, texts_of
 from em.runner.trial import LEFT_OUT, Trial, read_proof, render_proof
 from em.settings import WorkSettings
-from em.work.upkeep import Upkeep
+from em.work.worker import Upkeep
 
 DB = {"EM_DB": "em.db"}
 

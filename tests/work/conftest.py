@@ -16,7 +16,7 @@ from tests.forks import QUEUE, Fork, start_python
 
 from em import Memory
 from em.runner.package import files_in, keep_routine
-from em.work.database import SCHEMA
+from em.work.ledger import SCHEMA
 from em.work.queue import Queue
 
 SETTINGS = "work: {lease: 2}\n"

@@ -1,4 +1,4 @@
-"""What is queued: in chunks of a duration, once for each key, no more than may wait."""
+"""What is queued: in chunks, once for each key, no more than may wait."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -13,39 +13,10 @@ from em.errors import QueueFull, StoreUnreachable
 from em.heuristics.heuristic import every_heuristic
 from em.store.session import Params, Rows, SqlSession
 from em.traces.trace import Mission, ToolCall, Trace
-from em.work.database import Database
 from em.work.ledger import Ledger
-from em.work.queue import LARGEST_CHUNK, Queue
+from em.work.queue import Queue
 
 pytestmark = pytest.mark.timeout(1_800)  # for what hangs: workers wait as long as work is done
-
-
-def ledger_of(queue: Queue) -> Ledger:
-    return queue._ledger
-
-
-def test_a_chunk_is_as_large_as_its_items_are_fast(on_sqlite: Workplace) -> None:
-    with on_sqlite.queue() as queue:
-        assert queue.chunk("checkpoint") == 300
-        ledger_of(queue).learn("checkpoint", 0.1)
-        assert queue.chunk("checkpoint") == 15
-        assert len(queue.add_checkpoints([f"user-{n}" for n in range(30)])) == 2
-        for _ in range(60):
-            ledger_of(queue).learn("checkpoint", 1e-9)
-        assert queue.chunk("checkpoint") == LARGEST_CHUNK
-        for _ in range(60):
-            ledger_of(queue).learn("checkpoint", 60.0)
-        assert queue.chunk("checkpoint") == 1
-
-
-def test_a_worker_teaches_the_queue_how_long_items_take(on_sqlite: Workplace) -> None:
-    with on_sqlite.queue() as queue, Memory(on_sqlite.db) as memory:
-        memory.observe("ana", {"city": "Porto"}, type="address")
-        queue.add_checkpoints()
-        assert ledger_of(queue).seconds("checkpoint") is None
-    on_sqlite.drain()
-    with on_sqlite.queue() as queue:
-        assert ledger_of(queue).seconds("checkpoint") is not None
 
 
 def test_what_computes_has_a_queue_of_its_own(
@@ -119,7 +90,7 @@ class Counted:
 def counted(queue: Queue) -> Iterator[list[str]]:
     """The statements that the queue's database gets."""
     statements: list[str] = []
-    database = queue._database
+    database = queue._ledger
     make = database._session
     database._session = lambda connection: Counted(make(connection), statements)  # type: ignore[assignment,return-value]
     yield statements
@@ -183,7 +154,7 @@ def test_vectors_are_computed_subject_by_subject(on_sqlite: Workplace) -> None:
         (job,) = queue.add_embeddings()
         items = queue.what(job).items
         assert [item.id for item in items] == ["ana", "bo", EVERYTHING_ELSE]
-        equipment = Equipment(memory, None, Settings.load(), lambda client: client)
+        equipment = Equipment(memory, None, Settings.load())
         queued = Queued(queue.what(job), "", None)
         done = run_items(equipment, queued, items[:1])
         assert [one.status for one in done] == ["done"]
@@ -194,7 +165,7 @@ def test_vectors_are_computed_subject_by_subject(on_sqlite: Workplace) -> None:
 @contextmanager
 def held(on_sqlite: Workplace) -> Iterator[None]:
     """Hold the write lock of a queue's file that has no tables yet, as a starting process does."""
-    path = Database(on_sqlite.db).path
+    path = Ledger(on_sqlite.db).path
     assert path is not None
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -203,7 +174,7 @@ def held(on_sqlite: Workplace) -> Iterator[None]:
 
 
 def test_two_processes_that_open_a_new_queue_wait_for_each_other(on_sqlite: Workplace) -> None:
-    database = Database(on_sqlite.db)
+    database = Ledger(on_sqlite.db)
     with ThreadPoolExecutor(1) as pool:
         with held(on_sqlite):
             made = pool.submit(database.make)
@@ -216,8 +187,8 @@ def test_two_processes_that_open_a_new_queue_wait_for_each_other(on_sqlite: Work
 def test_a_queue_that_stays_locked_is_an_error_of_em(
     on_sqlite: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("em.work.database.BUSY", 0.01)
-    database = Database(on_sqlite.db)
+    monkeypatch.setattr("em.work.ledger.BUSY", 0.01)
+    database = Ledger(on_sqlite.db)
     with held(on_sqlite), pytest.raises(StoreUnreachable, match="database is locked"):
         database.make()
     database.close()

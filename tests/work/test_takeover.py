@@ -6,12 +6,9 @@ import pytest
 from tests.work.conftest import Workplace, kill
 
 from em import Memory
-from em.log.event import Draft, job_stream
+from em.log.event import job_stream
 from em.settings import WorkSettings
 from em.state.schema import KIND
-from em.values.times import new_id
-from em.work.database import Database
-from em.work.job import read_job
 from em.work.ledger import Ledger
 from em.work.queue import ATTEMPTS
 from em.work.worker import BEATS
@@ -86,13 +83,12 @@ def test_a_worker_that_was_only_slow_writes_no_state_and_no_report_twice(
 def test_a_job_that_its_workers_die_of_is_set_aside(on_sqlite: Workplace) -> None:
     with on_sqlite.queue() as queue:
         (job,) = queue.add_runs("plain_five", [{"n": 1}])
-        database = Database(on_sqlite.db)
-        ledger = Ledger(database)
+        ledger = Ledger(on_sqlite.db)
         for _ in range(ATTEMPTS):
             ledger.beat("mine", "here")
             assert ledger.take("mine", "default", 1) == [job]
             assert ledger.bury("mine", 1) == 1
-        database.close()
+        ledger.close()
     on_sqlite.drain()
     with on_sqlite.queue() as queue:
         view = queue.job(job)
@@ -107,13 +103,12 @@ def test_a_job_that_is_cancelled_while_it_is_taken_over_stays_cancelled(
     """The one who takes it over has seen it before it was cancelled."""
     with on_sqlite.queue() as queue:
         (job,) = queue.add_runs("plain_five", [{"n": 1}])
-        database = Database(on_sqlite.db)
-        ledger = Ledger(database)
+        ledger = Ledger(on_sqlite.db)
         ledger.beat("mine", "here")
         ledger.take("mine", "default", 1)
         queue.cancel(job)
         assert ledger.bury("mine", 1) == 0
-        database.close()
+        ledger.close()
     on_sqlite.drain()
     with on_sqlite.queue() as queue:
         assert queue.job(job).state == "cancelled"
@@ -135,8 +130,7 @@ def test_a_worker_does_not_get_a_job_twice_that_runs_in_it_already(workplace: Wo
     """Others have freed its jobs, because it was slow."""
     with workplace.queue() as queue:
         first, second = sorted(queue.add_runs("plain_five", [{"n": 1}, {"n": 2}]))
-        database = Database(workplace.db)
-        ledger = Ledger(database)
+        ledger = Ledger(workplace.db)
         for worker in ("slow", "other"):
             ledger.beat(worker, "here")
         assert ledger.take("slow", "default", 1) == [first]
@@ -145,7 +139,7 @@ def test_a_worker_does_not_get_a_job_twice_that_runs_in_it_already(workplace: Wo
         assert ledger.take("slow", "default", 4, but_not=[first]) == [second]
         assert ledger.take("other", "default", 4) == [first]
         assert ledger.take("slow", "default", 4) == []
-        database.close()
+        ledger.close()
 
 
 def test_a_worker_that_was_buried_gets_no_job_before_its_next_heartbeat(
@@ -154,8 +148,7 @@ def test_a_worker_that_was_buried_gets_no_job_before_its_next_heartbeat(
     """It was slow, and may die now: nobody would watch it, and its jobs would be lost."""
     with workplace.queue() as queue:
         (job,) = queue.add_runs("plain_five", [{"n": 1}])
-        database = Database(workplace.db)
-        ledger = Ledger(database)
+        ledger = Ledger(workplace.db)
         ledger.beat("slow", "here")
         ledger.beat("slow", "here")
         assert ledger.bury("slow", 1) is None, "its heartbeat has advanced"
@@ -167,7 +160,7 @@ def test_a_worker_that_was_buried_gets_no_job_before_its_next_heartbeat(
         ledger.free("slow")
         assert queue.job(job).state == "queued"
         assert queue.workers() == {}
-        database.close()
+        ledger.close()
 
 
 def test_only_one_worker_takes_a_dead_ones_jobs(on_sqlite: Workplace) -> None:
@@ -181,96 +174,3 @@ def test_only_one_worker_takes_a_dead_ones_jobs(on_sqlite: Workplace) -> None:
     said = [on_sqlite.said_by(one) for one in others]
     assert sum("is gone" in one for one in said) == 1
     assert set(on_sqlite.effects().values()) == {1}
-
-
-def test_a_job_that_takes_long_is_split_and_its_parts_count_as_its_own(
-    on_sqlite: Workplace,
-) -> None:
-    (on_sqlite.folder / "em.yaml").write_text("work: {lease: 2, chunk_seconds: 0.05}\n")
-    observe(on_sqlite, subjects=400)
-    with on_sqlite.queue() as queue:
-        (job,) = queue.add_checkpoints(chunk=400)
-    on_sqlite.drain()
-    with on_sqlite.queue() as queue:
-        parts = queue.jobs()
-        assert len(parts) > 1
-        assert {part.state for part in parts} == {"done"}
-        assert queue.reports([job]).done == 400
-        assert queue.counts([job]).over == 1
-    assert versions(on_sqlite, 400) == {1}
-
-
-def test_a_split_job_that_is_run_again_does_its_own_part_only(on_sqlite: Workplace) -> None:
-    observe(on_sqlite, subjects=10)
-    with on_sqlite.queue() as queue, Memory(on_sqlite.db) as memory:
-        (job,) = queue.add_checkpoints(chunk=10)
-        other = new_id()
-        # As if a worker had died after it split the job, before it queued the rest.
-        whole = memory.log.read(stream=job_stream(job))
-        (queued,) = list(whole)
-        assert queued.body is not None
-        rest = {**queued.body, "items": queued.body["items"][4:]}
-        memory.log.append_many(
-            [
-                Draft(stream=job_stream(job), kind="job_split", body={"at": 4, "rest": other}),
-                Draft(stream=job_stream(other), kind="job_queued", body=rest),
-            ]
-        )
-        assert len(read_job(memory, job).job.items) == 4
-    on_sqlite.drain()
-    with on_sqlite.queue() as queue:
-        assert queue.job(job).report is not None
-        assert queue.job(other).state == "done"
-        assert queue.reports([job]).done == 10
-
-
-DBOS = """
-CREATE TABLE em_jobs (id TEXT NOT NULL, kind TEXT NOT NULL, queue TEXT NOT NULL,
-    deaths INTEGER NOT NULL, outcome TEXT, key TEXT, part_of TEXT, PRIMARY KEY (id), UNIQUE (key));
-CREATE INDEX em_jobs_by_outcome ON em_jobs (outcome, id);
-CREATE TABLE em_rates (kind TEXT NOT NULL, seconds FLOAT NOT NULL, PRIMARY KEY (kind));
-CREATE TABLE em_slots (provider TEXT NOT NULL, slot INTEGER NOT NULL, worker TEXT NOT NULL,
-    held TEXT NOT NULL, PRIMARY KEY (provider, slot), UNIQUE (held));
-CREATE TABLE em_workers (id TEXT NOT NULL, beat BIGINT NOT NULL, place TEXT NOT NULL,
-    PRIMARY KEY (id));
-CREATE TABLE workflow_status (workflow_uuid TEXT PRIMARY KEY, status TEXT, completed_at BIGINT);
-INSERT INTO em_rates VALUES ('checkpoint', 0.1);
-"""
-"""The tables of the queue when DBOS ran it, as far as em reads them."""
-
-
-def test_the_jobs_of_a_queue_that_dbos_ran_are_listed_and_done(workplace: Workplace) -> None:
-    with workplace.queue() as queue:
-        (done,) = queue.add_runs("busy_one", [{"n": 1}])
-    workplace.drain()
-    with workplace.queue() as queue:
-        (under_way,) = queue.add_runs("busy_one", [{"n": 2}], key="k")
-        (row,) = queue._ledger._read("SELECT key FROM jobs WHERE id = ?", (under_way,))
-    database = Database(workplace.db)
-    with database.writing() as session:  # as the previous version left it
-        for table in ("jobs", "workers", "slots", "rates"):
-            session.execute(f"DROP TABLE {table}")
-        for statement in DBOS.strip().rstrip(";").split(";"):
-            session.execute(statement)
-        for job, outcome, key, status in (
-            (done, "done", None, "SUCCESS"),
-            (under_way, None, row[0], "PENDING"),
-        ):
-            session.execute(
-                "INSERT INTO em_jobs VALUES (?, 'routine', 'default', 0, ?, ?, NULL)",
-                (job, outcome, key),
-            )
-            ended = 1_795_123_113_000 if outcome else None
-            session.execute("INSERT INTO workflow_status VALUES (?, ?, ?)", (job, status, ended))
-    database.close()
-    with workplace.queue() as queue:
-        (first,) = queue.jobs(state="done")
-        assert first.id == done
-        assert first.ended_at is not None
-        assert first.ended_at.timestamp() == 1_795_123_113
-        assert [one.id for one in queue.jobs(state="queued")] == [under_way]
-        assert queue.add_runs("busy_one", [{"n": 2}], key="k") == [under_way]
-        assert queue.chunk("checkpoint") == 15
-    workplace.drain()
-    with workplace.queue() as queue:
-        assert {one.state for one in queue.jobs()} == {"done"}

@@ -1,6 +1,5 @@
 """Workflows in the queue: as they were written when they were queued, within their limits."""
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ from tests.work.conftest import SETTINGS, Workplace, kill
 
 from em import Memory
 from em.errors import InputError, InvalidWorkflow, NotFound, UsageError
-from em.testing.model_server import LoopbackModel, SeenRequest, Turn, slow
 
 pytestmark = pytest.mark.timeout(1_800)  # for what hangs: workers wait as long as work is done
 
@@ -135,48 +133,6 @@ def test_no_more_runs_of_a_workflow_at_a_time_than_its_limit_over_all_workers(
         workplace.said_by(worker)
         assert worker.returncode == 0
     assert most_at_a_time(workplace.folder) == 2
-
-
-class CountingModel(LoopbackModel):
-    """Knows how many ask at a time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = self.most = 0
-        self.guard = threading.Lock()
-
-    def _answer(self, seen: SeenRequest) -> Turn:
-        with self.guard:
-            self.now += 1
-            self.most = max(self.most, self.now)
-        try:
-            return super()._answer(seen)
-        finally:
-            with self.guard:
-                self.now -= 1
-
-
-def test_no_more_questions_to_a_provider_at_a_time_than_its_limit_over_all_workers(
-    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOCAL_KEY", "k")
-    with CountingModel() as model:
-        model.say(*[slow(0.2, f"said {n}") for n in range(12)])
-        settings(
-            "work: {lease: 60, limits: {providers: {local: 2}}}\n"
-            "providers: {local: {protocol: openai, model: m, key_env: LOCAL_KEY,"
-            f" base_url: {model.base_url}}}}}\n"
-        )
-        with workplace.queue() as queue:
-            jobs = queue.add_workflow_runs("asking", [{"topic": str(n)} for n in range(12)])
-        workers = [workplace.worker("--drain") for _ in range(2)]
-        for worker in workers:
-            workplace.said_by(worker)
-            assert worker.returncode == 0
-        with workplace.queue() as queue:
-            report = queue.reports(jobs)
-        assert (report.done, report.failed) == (12, {})
-        assert model.most == 2
 
 
 def test_a_failed_workflow_goes_on_at_the_step_that_failed(on_sqlite: Workplace) -> None:

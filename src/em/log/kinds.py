@@ -75,7 +75,6 @@ HOMES: Mapping[str, str] = {
     "loop_iteration": "em.heuristics.loop",
     "loop_ended": "em.heuristics.loop",
     "job_queued": "em.work.job",
-    "job_split": "em.work.job",
     "job_done": "em.work.job",
     "job_cancelled": "em.work.job",
 }

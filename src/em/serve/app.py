@@ -103,7 +103,6 @@ def make_app(
             *mcp.lifespan,
             _Life(service, background, mcp.leave, memory if owns_memory else None),
         ],
-        on_shutdown=[jobs.close_queue],
         logging_config=None,
         debug=False,
     )

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from hashlib import sha256
 from itertools import islice
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 from litestar import Request, Response
@@ -34,6 +34,9 @@ from em.store.preparation import refuse_secret_name
 from em.store.protocol import Claim, Commit, RequestOutcome, Store
 from em.values.canonical import MAX_DEPTH, depth_of
 from em.work.job import refuse_secrets
+
+if TYPE_CHECKING:
+    from em.work.queue import Queue
 
 LONGEST_KEY = 255
 DEEPEST = 2 * MAX_DEPTH
@@ -323,6 +326,8 @@ class Service:
         self._redactor = redactor_of(settings)
         self.backend = memory.store.health().backend
         self.threads = Threads()
+        self._queue: Queue | None = None
+        self._opening = threading.Lock()
         self.looks = ThreadPoolExecutor(1, thread_name_prefix="em-health")
         """For looks at the store that must be answered while all other threads have work."""
 
@@ -334,6 +339,8 @@ class Service:
             yield
         finally:
             self.looks.shutdown(wait=False)
+            if self._queue is not None:
+                self._queue.close()
 
     async def look_up(self, work: Callable[[], T]) -> T:
         """Look up one thing by its id: in a thread, except in SQLite, which is faster than that."""
@@ -344,6 +351,27 @@ class Service:
         caller: Caller = request.scope[CALLER]  # type: ignore[literal-required]  # set by the guard
         caller.must(access)
         return caller
+
+    def queue(self) -> "Queue":
+        """Return the queue of the memory, opened once."""
+        from em.work.queue import Queue
+
+        with self._opening:
+            self._queue = self._queue or Queue(self.memory, self.settings)
+            return self._queue
+
+    def made_queue(self) -> "Queue | None":
+        """Return the queue, or None if nothing was ever queued: to look at it does not make it."""
+        from em.work.ledger import Ledger
+
+        if self._queue is None:
+            ledger = Ledger(self.memory.address)
+            try:
+                if not ledger.exists():
+                    return None
+            finally:
+                ledger.close()
+        return self.queue()
 
     def follow(self, events: Sequence[Event]) -> None:
         """Make the checkpoints that are due after observations. Failures are only logged."""

@@ -90,15 +90,6 @@ def _summarise_cancellation(made: Summary, _body: Json, at: datetime) -> None:
         made.status, made.ended = "cancelled", at
 
 
-@event_body("job_split")
-class JobSplit(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of an event: a job took too long; another one does its items from `at` on."""
-
-    at: int
-    rest: str
-    from_events: Sequence[str] = ()
-
-
 @event_summary("job_done")
 def _summarise_end(made: Summary, body: Json, at: datetime) -> None:
     made.ended, made.failed = at, len(body.get("failed") or ())
@@ -112,8 +103,6 @@ def made_by_job(events: Sequence[Event]) -> Iterator[Edge]:
     first = events[0]
     for event in events[1:]:
         yield first.id, event.id
-        if event.kind == "job_split" and event.body is not None:
-            yield first.id, job_stream(event.body["rest"])
     body = first.body or {}
     if body.get("kind") in ("routine", "workflow"):
         for item in body["items"]:
@@ -149,7 +138,6 @@ def refuse_secrets(value: Json, redactor: Redactor, place: str, where: str) -> N
 class Queued(NamedTuple):
     """A job as it was read: with the id of its event, and its subject.
 
-    rest: the job that does the items which were split off; they are not in `job`.
     pos: the position of the last event before its report: only one worker can report.
     is_cancelled: a person cancelled it.
     """
@@ -157,7 +145,6 @@ class Queued(NamedTuple):
     job: Job
     event_id: str
     subject: str | None
-    rest: str = ""
     pos: int = 1
     is_cancelled: bool = False
 
@@ -170,7 +157,7 @@ class Queued(NamedTuple):
 
 def read_job(memory: Memory, job_id: str) -> Queued:
     """Read a job from the log."""
-    kinds = ["job_queued", "job_split", "job_cancelled"]
+    kinds = ["job_queued", "job_cancelled"]
     query = EventQuery(stream=job_stream(job_id), kinds=kinds)
     found: Queued | None = None
     for event in memory.store.read(query):
@@ -178,12 +165,8 @@ def read_job(memory: Memory, job_id: str) -> Queued:
             raise WorkError("the content of this job was forgotten", place=f"job {job_id}")
         if found is None:
             found = Queued(msgspec.convert(event.body, Job), event.id, event.subject)
-        elif event.kind == "job_cancelled":
-            found = found._replace(is_cancelled=True, pos=event.pos)
         else:
-            split = msgspec.convert(event.body, JobSplit)
-            job = msgspec.structs.replace(found.job, items=found.job.items[: split.at])
-            found = found._replace(job=job, rest=split.rest, pos=event.pos)
+            found = found._replace(is_cancelled=True, pos=event.pos)
     if found is not None:
         return found
     raise WorkError(

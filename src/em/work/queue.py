@@ -21,12 +21,12 @@ from em.runner.cancellation import cancel_runs
 from em.runner.history import read_run
 from em.runner.package import find_routine
 from em.settings import Settings, WorkSettings
-from em.state.subjects import subjects_of
+from em.state.portions import subjects_of
 from em.store import redactor_of
 from em.store.preparation import refuse_secret_name
 from em.values.canonical import Json
-from em.values.times import from_micros, made_at, new_id, new_ids, now_micros
-from em.work.database import Database
+from em.values.ids import made_at, new_id, new_ids
+from em.values.times import from_micros, now_micros
 from em.work.job import (
     EVERYTHING_ELSE,
     Item,
@@ -48,9 +48,8 @@ LIMITED = "workflow:"
 """How the queues of workflows with a limit begin."""
 BATCH = "batch"
 """The queue of jobs that compute: a worker takes one of them at a time."""
-FIRST_CHUNK: Mapping[Kind, int] = {"checkpoint": 300, "compile": 10, "reflect": 20, "embed": 20}
-"""Items in one job as long as the time of an item is not known."""
-LARGEST_CHUNK = 1_000
+CHUNK: Mapping[Kind, int] = {"checkpoint": 100, "compile": 5, "reflect": 20, "embed": 20}
+"""Items in one job: so few that workers share them, so many that jobs cost little beside them."""
 RETRY_AFTER = 10
 """Seconds after which to try again to queue jobs, when too many wait."""
 AT_ONCE = 500
@@ -75,7 +74,7 @@ def lane_of(job: Job, queue: str | None, settings: WorkSettings) -> str:
         return LIMITED + job.name
     if queue is None:
         # With a model they mostly wait, and may do so side by side.
-        return BATCH if job.kind in FIRST_CHUNK and not job.how.get("llm") else DEFAULT
+        return BATCH if job.kind in CHUNK and not job.how.get("llm") else DEFAULT
     if queue.startswith(LIMITED):
         raise UsageError(
             f"{queue!r} can't be the name of a queue",
@@ -101,8 +100,7 @@ class Options(TypedDict, total=False):
     key: str | None
     """Jobs that were queued with this key are not queued again; their ids are returned."""
     chunk: int | None
-    """Items in one job, done one after the other. By default 1 run, and of other items as many as
-    take about `work.chunk_seconds`."""
+    """Items in one job, done one after the other. By default 1 run, and of other items `CHUNK`."""
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,9 +137,8 @@ class Queue:
         settings = settings or Settings.load()
         self._settings: WorkSettings = settings.work
         self._redactor = redactor_of(settings)
-        self._database = Database(memory.address)
-        self._ledger = Ledger(self._database)
-        self._database.make()
+        self._ledger = Ledger(memory.address)
+        self._ledger.make()
 
     def __enter__(self) -> Self:
         return self
@@ -151,7 +148,7 @@ class Queue:
 
     def close(self) -> None:
         """Close the queue's database. The memory stays open."""
-        self._database.close()
+        self._ledger.close()
 
     def add(
         self,
@@ -179,7 +176,7 @@ class Queue:
         for portion in portions(drafts, AT_ONCE):
             self._memory.log.append_many(portion)
         self._ledger.enter(
-            (job_id, kind, lane, one, None)
+            (job_id, kind, lane, one)
             for job_id, (kind, lane, _), one in zip(ids, checked, keys, strict=True)
         )
         return self._with_keys(keys) if key is not None else ids
@@ -198,14 +195,6 @@ class Queue:
                 fix="queue them later, start more workers, or raise work.most_waiting in em.yaml",
                 retry_after=RETRY_AFTER,
             )
-
-    def chunk(self, kind: Kind) -> int:
-        """Return how many items of a kind to put in one job, so that it takes `chunk_seconds`."""
-        first = FIRST_CHUNK.get(kind, 1)
-        seconds = self._ledger.seconds(kind) if kind in FIRST_CHUNK else None
-        if seconds is None:
-            return first
-        return max(1, min(LARGEST_CHUNK, int(self._settings.chunk_seconds / max(seconds, 1e-6))))
 
     def add_runs(
         self, routine: str, inputs: Iterable[Json | None], **options: Unpack[Options]
@@ -312,7 +301,7 @@ class Queue:
         how: Mapping[str, Any] | None = None,
     ) -> list[str]:
         """Queue items of one kind, in chunks."""
-        size = options.get("chunk") or self.chunk(kind)
+        size = options.get("chunk") or CHUNK.get(kind, 1)
         jobs = (
             Job(
                 kind=kind,
@@ -421,16 +410,14 @@ class Queue:
         Other work stops after its current item. by: who wants it, for the log.
         """
         view = self.job(job_id)
-        parts = [one.id for one in self._ledger.parts([job_id]) if one.state in OPEN]
-        if view.state in OVER and not parts:
+        if view.state in OVER:
             raise _cant_cancel(view)
-        for one in parts if view.state in OVER else [job_id, *parts]:
-            queued = read_job(self._memory, one)
-            body = {"by": by} if by else {}
-            # First here: a worker that takes the job over meanwhile then leaves it alone.
-            self._memory.log.append(job_stream(one), "job_cancelled", body, subject=queued.subject)
-            self._ledger.end(one, "cancelled")
-            cancel_runs(self._memory.store, queued.runs, by=by)
+        queued = read_job(self._memory, job_id)
+        body = {"by": by} if by else {}
+        # First here: a worker that takes the job over meanwhile then leaves it alone.
+        self._memory.log.append(job_stream(job_id), "job_cancelled", body, subject=queued.subject)
+        self._ledger.end(job_id, "cancelled")
+        cancel_runs(self._memory.store, queued.runs, by=by)
         return self.job(job_id)
 
     def retry(self, job_id: str) -> str:
@@ -475,23 +462,19 @@ class Queue:
         return dropped
 
     def counts(self, ids: Sequence[str]) -> Counts:
-        """Count how many of these jobs have ended, with all parts that were split off."""
+        """Count how many of these jobs have ended."""
         over = 0
         for portion in portions(ids, AT_ONCE):
-            parts = self._ledger.parts(portion)
-            going_on = {one.part_of for one in parts if one.state in OPEN}
-            found = self._ledger.find(portion).values()
-            over += sum(one.state in OVER and one.id not in going_on for one in found)
+            over += sum(one.state in OVER for one in self._ledger.find(portion).values())
         return Counts(over=over, all=len(ids), workers=len(self.workers()))
 
     def reports(self, ids: Sequence[str]) -> JobReport:
-        """Return the reports of these jobs as one, with those of parts that were split off."""
+        """Return the reports of these jobs as one."""
         done = 0
         waiting: dict[str, str] = {}
         failed: dict[str, str] = {}
         for portion in portions(ids, AT_ONCE):
-            parts = [one.id for one in self._ledger.parts(portion)]
-            for view in self.jobs(ids=[*portion, *parts], limit=None):
+            for view in self.jobs(ids=portion, limit=None):
                 report = view.report or JobReport()
                 done += report.done
                 waiting |= report.waiting

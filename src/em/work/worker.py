@@ -29,20 +29,21 @@ from em.errors import (
     StoreUnreachable,
     WorkError,
 )
-from em.log.event import Draft, check_name, job_stream, run_stream
+from em.log.event import check_name, job_stream, run_stream
 from em.memory import Memory
 from em.runner.history import read_run
 from em.runner.journal import how_to_resume
-from em.settings import Settings
-from em.state.subjects import MANY_EVENTS
-from em.values.canonical import Json, prepare_structs
-from em.values.times import new_id
-from em.work.database import Database
+from em.runner.package import kept_routines
+from em.settings import Settings, WorkSettings
+from em.state.portions import MANY_EVENTS
+from em.values.canonical import Json
+from em.values.ids import new_id
+from em.values.structs import prepare_structs
+from em.values.times import parse_duration
 from em.work.job import (
     EVERYTHING_ELSE,
     Item,
     JobReport,
-    JobSplit,
     Kind,
     Queued,
     failed_sources,
@@ -50,9 +51,7 @@ from em.work.job import (
     read_report,
 )
 from em.work.ledger import Ledger, Outcome, Wanted
-from em.work.queue import ATTEMPTS, BATCH, DEADLY, FIRST_CHUNK, limit_of
-from em.work.slots import LimitedClient, Slots
-from em.work.upkeep import Upkeep
+from em.work.queue import ATTEMPTS, BATCH, DEADLY, limit_of
 
 if TYPE_CHECKING:
     from em.llm.client import LlmClient
@@ -92,8 +91,6 @@ class Equipment(NamedTuple):
     memory: Memory
     tools: "Tools"
     settings: Settings
-    limited: "Callable[[LlmClient], LlmClient]"
-    """Wraps a client so that it respects the limit of its provider."""
 
     def client(self, how: Json) -> "LlmClient | None":
         """Return a client for the configured model if the job asks for one."""
@@ -101,7 +98,7 @@ class Equipment(NamedTuple):
             return None
         from em.llm import get_llm_client
 
-        return self.limited(get_llm_client(settings=self.settings))
+        return get_llm_client(settings=self.settings)
 
 
 def run_items(equipment: Equipment, queued: Queued, items: Sequence[Item]) -> list[ItemResult]:
@@ -231,7 +228,6 @@ def _workflow(equipment: Equipment, queued: Queued, item: Item) -> ItemResult:
 
     job, subject = queued.job, queued.subject
     workflows = equipment.memory.workflows(tools=equipment.tools)
-    workflows.models.limited = equipment.limited
     if equipment.memory.store.head(run_stream(item.id))[0]:
         before = workflows.result(item.id)
         if before.status in _PAST:
@@ -265,7 +261,6 @@ class Presence:
     count the time themselves, so no clocks are compared. The first to remove the dead worker's
     heartbeat frees its jobs, in one transaction.
 
-    tidy: called with each heartbeat.
     report: called with a line for people when something happens.
     """
 
@@ -274,13 +269,11 @@ class Presence:
         ledger: Ledger,
         worker: str,
         lease: float,
-        tidy: Callable[[], None],
         report: Callable[[str], None],
     ) -> None:
         self._ledger = ledger
         self._worker = worker
         self._lease = lease
-        self._tidy = tidy
         self._report = report
         self._seen: dict[str, tuple[int, float]] = {}
         self._ended = threading.Event()
@@ -302,7 +295,6 @@ class Presence:
             try:
                 self._ledger.beat(self._worker, place())
                 self._look()
-                self._tidy()
             except Exception as error:  # noqa: BLE001 - reported; a worker without a heartbeat loses its jobs
                 # Other workers could not write either: start to count anew.
                 self._seen.clear()
@@ -335,6 +327,62 @@ def place() -> str:
     return f"{socket.gethostname()}, process {os.getpid()}"
 
 
+class Upkeep:
+    """Compiles routines again with new traces, one at a look, so that a worker can stop in between.
+
+    Several workers may do so: the second finds nothing new.
+    report: called with a line for people when a routine has learnt something.
+    """
+
+    def __init__(
+        self, memory: Memory, settings: WorkSettings, report: Callable[[str], None]
+    ) -> None:
+        every = settings.compile_again
+        self._every = (
+            None if every is None else parse_duration(every, "work.compile_again").total_seconds()
+        )
+        self._memory = memory
+        self._report = report
+        self._due = 0.0
+        self._seen = -1
+        self._left: list[str] = []
+
+    def look(self) -> bool:
+        """Compile the next routine again if it is time. Return whether something is left to do."""
+        if self._every is None:
+            return False
+        if not self._left and time.monotonic() >= self._due:
+            self._due = time.monotonic() + self._every
+            self._left = self._names()
+        if self._left:
+            self._grow(self._left.pop())
+        return bool(self._left)
+
+    def _names(self) -> list[str]:
+        """Return the routines to look at; none while nothing was added to the log."""
+        head = self._memory.log.head_seq()
+        if head == self._seen:
+            return []
+        self._seen = head
+        used = (one for one in kept_routines(self._memory.store) if one.retired_at is None)
+        return sorted({one.name for one in used if one.body is not None})
+
+    def _grow(self, name: str) -> None:
+        try:
+            grown = self._memory.compile_again(name, by_itself=True)
+        except EmError as error:
+            self._report(f"can't compile {name} again: {error}")
+            return
+        if grown.new:
+            learnt = "; ".join(grown.changes)
+            self._report(f"{grown.new} has learnt from {len(grown.added)} new traces: {learnt}")
+        if grown.waits:
+            self._report(
+                f"{grown.new} is not in use: {grown.waits}; read it, then: em routine accept"
+                f" {grown.new}"
+            )
+
+
 class _Leave(Exception):
     """Leave a job without an outcome, so that another worker can run it."""
 
@@ -364,10 +412,8 @@ class Worker:
         self._queues = [check_name(name, "queue") for name in queues]
         self._concurrency = concurrency or self._settings.work.concurrency
         self._report = report
-        self._database = Database(memory.address)
-        self._ledger = Ledger(self._database)
-        self._slots = Slots(self._database, self.id, self._settings.work.limits.providers)
-        self._equipment = Equipment(memory, tools, self._settings, self._limited)
+        self._ledger = Ledger(memory.address)
+        self._equipment = Equipment(memory, tools, self._settings)
         self._upkeep = Upkeep(memory, self._settings.work, report)
         self._stopping = threading.Event()
         # Set when a job has ended here: there is room for another one.
@@ -396,9 +442,8 @@ class Worker:
         for name in LOADED:
             import_module(name)
         prepare_structs()
-        self._database.make()
-        lease = self._settings.work.lease
-        presence = Presence(self._ledger, self.id, lease, self._slots.tidy, self._report)
+        self._ledger.make()
+        presence = Presence(self._ledger, self.id, self._settings.work.lease, self._report)
         presence.begin()
         taking = threading.Thread(target=self._take_forever, name="em-taking", daemon=True)
         taking.start()
@@ -419,7 +464,7 @@ class Worker:
             self._ledger.free(self.id)
         except StoreUnreachable as error:
             self._report(f"its jobs are queued again when its lease ends: {error.message}")
-        self._database.close()
+        self._ledger.close()
 
     def _wait(self, drain: bool, advance: Callable[[int, int], None] | None) -> None:
         while not self._stopping.wait(LOOK):
@@ -512,11 +557,8 @@ class Worker:
         return queued
 
     def _items(self, job_id: str, queued: Queued) -> JobReport:
-        job, started = queued.job, time.monotonic()
-        if queued.rest:
-            self._patiently(job_id, partial(self._enqueue_rest, job_id, queued))
+        job, looked = queued.job, time.monotonic()
         results: dict[str, ItemResult] = {}
-        looked = started
         for start in range(0, len(job.items), together(job.kind)):
             if self._stopping.is_set():
                 raise _Leave
@@ -525,9 +567,6 @@ class Worker:
             if start and time.monotonic() - looked > 1:
                 self._check_owner(job_id)
                 looked = time.monotonic()
-            if start and self._is_long(queued, time.monotonic() - started):
-                queued = self._split(job_id, queued, start)
-                break
             items = job.items[start : start + together(job.kind)]
             done = self._patiently(job_id, partial(run_items, self._equipment, queued, items))
             results |= zip((item.id for item in items), done, strict=True)
@@ -542,39 +581,7 @@ class Worker:
             worker=self.id,
         )
         self._patiently(job_id, lambda: self._store(job_id, queued, report))
-        took = (time.monotonic() - started) / max(1, report.total)
-        self._patiently(job_id, partial(self._ledger.learn, job.kind, took))
         return report
-
-    def _is_long(self, queued: Queued, seconds: float) -> bool:
-        """Return whether a job of many took so long that others should do the rest."""
-        limit = 2 * self._settings.work.chunk_seconds
-        return queued.job.kind in FIRST_CHUNK and not queued.rest and seconds > limit
-
-    def _split(self, job_id: str, queued: Queued, at: int) -> Queued:
-        """Queue the items from `at` on as a job of their own; return what is left of this one."""
-        job, subject = queued.job, queued.subject
-        rest = new_id()
-        split = JobSplit(at=at, rest=rest, from_events=[queued.event_id])
-        later = msgspec.structs.replace(job, items=job.items[at:])
-        drafts = [
-            Draft(
-                stream=job_stream(one), kind=kind, body=msgspec.to_builtins(body), subject=subject
-            )
-            for one, kind, body in ((job_id, "job_split", split), (rest, "job_queued", later))
-        ]
-        fence = {job_stream(job_id): queued.pos}
-        self._patiently(job_id, lambda: self._memory.log.append_many(drafts, expected_pos=fence))
-        mine = msgspec.structs.replace(job, items=job.items[:at])
-        left = queued._replace(job=mine, rest=rest, pos=queued.pos + 1)
-        self._patiently(job_id, partial(self._enqueue_rest, job_id, left))
-        return left
-
-    def _enqueue_rest(self, job_id: str, queued: Queued) -> None:
-        """Queue what was split off, unless that was done before."""
-        entry = self._ledger.find([job_id])[job_id]
-        whole = entry.part_of or job_id
-        self._ledger.enter([(queued.rest, queued.job.kind, entry.queue, None, whole)])
 
     def _patiently(self, job_id: str, work: Callable[[], T]) -> T:
         """Retry while the store can't be reached. After a conflict, check that the job is ours."""
@@ -620,6 +627,3 @@ class Worker:
         self._memory.log.append(
             job_stream(job_id), "job_done", body, subject=queued.subject, expected_pos=queued.pos
         )
-
-    def _limited(self, client: "LlmClient") -> "LlmClient":
-        return LimitedClient(client, self._slots)

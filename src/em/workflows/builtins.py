@@ -69,8 +69,6 @@ class Models:
         self._lock = threading.Lock()
         self._clients: dict[tuple[str | None, str | None], LlmClient] = {}
         self._only = client
-        self.limited: Callable[[LlmClient], LlmClient] | None = None
-        """Wraps each client so that it waits for its turn, if set."""
 
     def client(self, provider: str | None, model: str | None) -> LlmClient:
         """Return the client of a model. Raises MissingKey, which names the variable to set."""
@@ -79,8 +77,7 @@ class Models:
         key = (None, None) if self._is_scripted else (provider or None, model or None)
         with self._lock:
             if key not in self._clients:
-                client = get_llm_client(*key, settings=self._settings)
-                self._clients[key] = client if self.limited is None else self.limited(client)
+                self._clients[key] = get_llm_client(*key, settings=self._settings)
             return self._clients[key]
 
     @property

@@ -1,11 +1,10 @@
 """HTTP API of queued work: queue, list, read, cancel and retry jobs."""
 
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-from litestar import Litestar, Response, get, post
+from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from em.errors import InputError
@@ -27,46 +26,12 @@ from em.work.job import Kind, State
 if TYPE_CHECKING:
     from em.work.queue import JobView, Queue
 
-_opening = threading.Lock()
 ONLY_WITH = {
     "inputs": ("routine", "workflow"),
     "prompt": ("workflow",),
     "review": ("compile",),
 }
 """Fields of a request, and the kinds of jobs that take them."""
-
-
-def queue_of(request: AnyRequest) -> "Queue":
-    """Return the queue of the service's memory, opened once."""
-    from em.work.queue import Queue
-
-    state, service = request.app.state, service_of(request)
-    with _opening:
-        if state.get("queue") is None:
-            state["queue"] = Queue(service.memory, service.settings)
-        queue: Queue = state["queue"]
-        return queue
-
-
-def made_queue_of(request: AnyRequest) -> "Queue | None":
-    """Return the queue, or None if nothing was ever queued: to look at it does not make it."""
-    from em.work.database import Database
-
-    if request.app.state.get("queue") is None:
-        database = Database(service_of(request).memory.address)
-        try:
-            if not database.exists():
-                return None
-        finally:
-            database.close()
-    return queue_of(request)
-
-
-def close_queue(app: Litestar) -> None:
-    """Close the queue when the service ends."""
-    queue = app.state.get("queue")
-    if queue is not None:
-        queue.close()
 
 
 @post("/jobs", responses=errors(404, 409, 410), tags=["jobs"])
@@ -83,7 +48,7 @@ async def post_job(
 
     def work(_clean: JobIn, pending: Pending) -> None:
         # As it was sent: the queue refuses a secret, which a job could not do without.
-        queue = queue_of(request)
+        queue = service.queue()
         ids = _add(queue, data, pending.key or None, caller)
         out = JobsQueued([_shown(view) for view in reversed(queue.jobs(ids=ids, limit=None))])
         found = [EventQuery(stream=job_stream(one), kinds=("job_queued",)) for one in ids]
@@ -181,7 +146,7 @@ def list_jobs(
 ) -> Jobs:
     """List queued work, the newest first. A token limited to subjects must name one."""
     service_of(request).caller(request).must_see(subject)
-    opened = queue_of(request)
+    opened = service_of(request).queue()
     found = opened.jobs(
         state=in_state, kind=kind, queue=queue, subject=subject, limit=limit, offset=offset
     )
@@ -210,7 +175,7 @@ def cancel_job(request: AnyRequest, job_id: FromPath[str]) -> JobOut:
     caller = service_of(request).caller(request, "write")
     if _find(request, job_id, caller).kind in ("routine", "workflow"):
         caller.must_see(None)
-    return _shown(queue_of(request).cancel(job_id, by=caller.name))
+    return _shown(service_of(request).queue().cancel(job_id, by=caller.name))
 
 
 @post(
@@ -226,13 +191,13 @@ def retry_job(request: AnyRequest, job_id: FromPath[str]) -> JobOut:
     """
     caller = service_of(request).caller(request, "write")
     caller.must_see(None)
-    queue = queue_of(request)
+    queue = service_of(request).queue()
     return _shown(queue.job(queue.retry(job_id)))
 
 
 def _find(request: AnyRequest, job_id: str, caller: Caller) -> "JobView":
     """Return a job that this caller may see; to others it does not exist."""
-    return queue_of(request).job(job_id, subjects=caller.subjects)
+    return service_of(request).queue().job(job_id, subjects=caller.subjects)
 
 
 def _shown(view: "JobView") -> JobOut:

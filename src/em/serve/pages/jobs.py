@@ -9,7 +9,6 @@ from litestar.response import Stream
 
 from em.errors import EmError, NotFound
 from em.log.event import run_stream
-from em.serve.api.jobs import made_queue_of
 from em.serve.auth import PAGES
 from em.serve.pages.forms import form_of
 from em.serve.pages.live import told
@@ -52,7 +51,7 @@ def get_jobs(request: AnyRequest) -> Response[str]:
     view = ListView(JOBS, request)
     jobs: Sequence[JobView] = ()
     workers = 0
-    queue = made_queue_of(request)
+    queue = service_of(request).made_queue()
     if queue is not None:
         jobs, workers = _listed(queue, view), len(queue.workers())
     return page(
@@ -178,7 +177,7 @@ async def _act(request: AnyRequest, act: Act) -> Response[str]:
 
 
 def _queue_of(request: AnyRequest, job_id: str) -> "Queue":
-    queue = made_queue_of(request)
+    queue = service_of(request).made_queue()
     if queue is None:
         raise NotFound(f"there is no job {job_id!r}", fix="nothing was queued yet")
     return queue
