@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Literal, TypeVar
+from itertools import islice
+from typing import Literal, NamedTuple, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -409,6 +410,18 @@ def get_heuristic(
     return found
 
 
+class HeuristicFilter(TypedDict, total=False):
+    """Which heuristics to list, and from where on: see `list_heuristics`."""
+
+    retired: bool
+    source_task: str | None
+    subjects: Iterable[str] | None
+    since: datetime | None
+    until: datetime | None
+    before: Cursor | None
+    oldest: bool
+
+
 def list_heuristics(
     store: Store,
     *,
@@ -440,6 +453,27 @@ def list_heuristics(
         found = find_heuristic(store, row.id)
         if found is not None and source_task in (None, found.lesson.source_task):
             yield row.cursor, found
+
+
+class FoundHeuristics(NamedTuple):
+    """A page of heuristics, the place of the first, and where to go on; None if it is the last."""
+
+    heuristics: Sequence[Heuristic]
+    first: Cursor | None
+    further: Cursor | None
+
+
+def find_heuristics(
+    store: Store, *, limit: int, offset: int = 0, **chosen: Unpack[HeuristicFilter]
+) -> FoundHeuristics:
+    """Return a page of the heuristics that `list_heuristics` yields. It reads no others."""
+    found = list(islice(list_heuristics(store, **chosen), offset, offset + limit + 1))
+    shown = found[:limit]
+    return FoundHeuristics(
+        [one for _, one in shown],
+        shown[0][0] if shown else None,
+        shown[-1][0] if len(found) > limit else None,
+    )
 
 
 def count_heuristics(

@@ -53,6 +53,10 @@ class Caller(msgspec.Struct, frozen=True):
         """Return whether this caller may see a subject."""
         return self.subjects is None or subject in self.subjects
 
+    def sees_lesson(self, subject: str | None) -> bool:
+        """Return whether this caller may see a lesson about a subject, or about nobody."""
+        return subject is None or self.sees(subject)
+
     @property
     def lesson_subjects(self) -> list[str] | None:
         """The subjects of the lessons that this caller may see; "" for those about nobody."""

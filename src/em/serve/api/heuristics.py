@@ -2,7 +2,6 @@
 
 import threading
 from functools import lru_cache
-from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
@@ -12,8 +11,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from em.errors import InputError
 from em.heuristics.benchmark import Evaluation, evaluate
-from em.heuristics.heuristic import Heuristic, Lesson, count_heuristics
-from em.heuristics.heuristic import list_heuristics as list_lessons
+from em.heuristics.heuristic import Heuristic, Lesson, count_heuristics, find_heuristics
 from em.log.summary import Cursor
 from em.serve.api.shapes import (
     BriefingOut,
@@ -50,11 +48,6 @@ Subject = Annotated[
 ]
 
 
-def may_see(caller: Caller, lesson: Lesson) -> bool:
-    """Return whether a caller may see a lesson: one without a subject, or about one of theirs."""
-    return lesson.subject is None or caller.sees(lesson.subject)
-
-
 @get("/heuristics", responses=errors(), sync_to_thread=True, tags=["heuristics"])
 def list_heuristics(
     request: AnyRequest,
@@ -79,20 +72,20 @@ def list_heuristics(
         return Heuristics(ranked, Pagination(top_k, 0, len(ranked)))
 
     about = caller.lesson_subjects if subject is None else [subject]
-    listed = list_lessons(
+    found = find_heuristics(
         service.store,
+        limit=limit,
+        offset=offset,
         source_task=source_task,
         subjects=about,
         since=None if since is None else moment(since, "since"),
         until=None if until is None else moment(until, "until"),
         before=Cursor.of(cursor),
     )
-    found = list(islice(listed, offset, offset + limit + 1))
-    shown, more = found[:limit], len(found) > limit
     total = count_heuristics(service.store, source_task=source_task, subjects=about)
     return Heuristics(
-        [HeuristicOut.of(one) for _, one in shown],
-        Pagination(limit, offset, total, str(shown[-1][0]) if more else None),
+        [HeuristicOut.of(one) for one in found.heuristics],
+        Pagination(limit, offset, total, None if found.further is None else str(found.further)),
     )
 
 

@@ -2,13 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
-from itertools import islice
 
 from litestar import Response, get, post
 
-from em.heuristics.heuristic import Heuristic, Ranked, list_heuristics
+from em.heuristics.heuristic import Heuristic, Ranked, find_heuristics
 from em.log.summary import Cursor
-from em.serve.api.heuristics import may_see
 from em.serve.auth import PAGES, Caller
 from em.serve.pages.forms import form_of
 from em.serve.pages.table import SINCE, SUBJECT, UNTIL, Column, Filter, Found, ListShape, ListView
@@ -54,7 +52,7 @@ def _best(service: Service, caller: Caller, task: str, subject: str) -> list[Ran
     for about in (None, *own):
         for one in service.memory.brief(task, BEST, subject=about).heuristics:
             best.setdefault(one.heuristic.id, one)
-    seen = (one for one in best.values() if may_see(caller, one.heuristic.lesson))
+    seen = (one for one in best.values() if caller.sees_lesson(one.heuristic.lesson.subject))
     return sorted(seen, key=lambda one: -one.score)[:BEST]
 
 
@@ -62,8 +60,9 @@ def _listed(service: Service, caller: Caller, view: ListView) -> Sequence[Heuris
     subject = view.get("subject")
 
     def read(place: str, oldest: bool, limit: int) -> Found[Heuristic]:
-        listed = list_heuristics(
+        found = find_heuristics(
             service.store,
+            limit=limit,
             retired=bool(view.get("retired")),
             source_task=view.get("source_task") or None,
             subjects=[subject] if subject else caller.lesson_subjects,
@@ -72,10 +71,7 @@ def _listed(service: Service, caller: Caller, view: ListView) -> Sequence[Heuris
             before=Cursor.of(place),
             oldest=oldest,
         )
-        found = list(islice(listed, limit + 1))
-        shown = found[:limit]
-        further = str(shown[-1][0]) if len(found) > limit else ""
-        return Found([one for _, one in shown], str(shown[0][0]) if shown else "", further)
+        return Found(found.heuristics, str(found.first or ""), str(found.further or ""))
 
     return view.page(read)
 
