@@ -13,14 +13,13 @@ import httpx
 import msgspec
 
 from bench import audit
-from bench.figure import Figure, in_turns, rate_figure, seconds, time_figure
+from bench.figure import Figure, in_turns, seconds, time_figure
 from bench.filled.database import FULL, data_folder, fill
 from bench.service import served
 from bench.startup import run
 from em import Memory, Settings
 from em.log.event import Draft
 from em.runner.package import keep_routine, opened
-from em.serve.pages.overview import Activity
 from em.store.protocol import Commit
 
 MANY, FEW, DAYS = 100_000, 100, 90
@@ -118,14 +117,6 @@ def overview() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="em-bench-") as folder:
         many = _filled(Path(folder) / "many.db", MANY)
         few = _filled(Path(folder) / "few.db", FEW)
-        counted = _catch_up(many)
-        _catch_up(few)
-        read = _read_all(many)
-        sides = (counted, read, counted / read)
-        yield rate_figure(
-            f"count {MANY:,} runs for the overview, the first time", "read their events", MANY,
-            sides, None,
-        )  # fmt: skip
         pages = {memory: _Page(memory) for memory in (many, few)}
         yield time_figure(
             f"overview page with {MANY:,} runs",
@@ -167,20 +158,6 @@ def _run(number: int, runs: int, ref: str, content: str, at: datetime) -> list[D
         ("run_paused", {"prompt": {"message": "?"}}) if number >= runs - 5 else ("run_ended", ended)
     )
     return [Draft(stream=stream, kind=kind, body=body, at=at) for kind, body in told]
-
-
-def _catch_up(memory: Memory) -> float:
-    start = time.perf_counter()
-    activity = Activity(memory.store)
-    while activity.look().behind:
-        pass
-    return time.perf_counter() - start
-
-
-def _read_all(memory: Memory) -> float:
-    start = time.perf_counter()
-    assert sum(1 for _ in memory.log.read()) > MANY
-    return time.perf_counter() - start
 
 
 class _Page:

@@ -42,7 +42,7 @@ def chosen(memory: Memory) -> dict[str, str]:
         "trace": ("/trace", {"id": chore, "n": "6"}),
         "trace-desk": ("/trace", {"id": desk}),
         "trace-long": ("/trace", {"id": long}),
-        "workflow": ("/workflow", {"id": flow.run_id}),
+        "workflow": ("/run", {"id": flow.run_id}),
     }
     for status in ("ok", "failed", "needs_input"):
         run = find_runs(memory.store, status=status, limit=1).runs[0]

@@ -220,12 +220,10 @@ class Routines(Part):
         from em.runner.card import CardBox
         from em.runner.package import files_in, keep_routine, opened
         from em.runner.public_form import public_form
-        from em.serve.pages.drawing import graph_of
 
         with Memory(":memory:") as memory:
             kept = keep_routine(memory.store, files_in(folder), [])
             CardBox(memory.store).newest()
-            graph_of(kept)
             public_form(kept)
             with opened(memory.store, kept.name):
                 pass

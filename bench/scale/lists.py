@@ -17,7 +17,6 @@ from em.heuristics.heuristic import Lesson, list_heuristics
 from em.log.event import Draft, heuristic_stream
 from em.runner.history import find_runs
 from em.runner.package import keep_routine, opened
-from em.serve.pages.overview import Activity
 from em.store.protocol import ArtefactDraft, Commit, Store
 from em.traces.catalogue import list_traces
 from em.workflows.inspection import latest_output
@@ -61,7 +60,6 @@ def figures(size: str) -> Iterator[Figure]:
     ):
         for memory, count in ((many, large), (few, SMALL)):
             memory.store.commit_all(_commits(memory, count))
-            _catch_up(memory)
         beside = f"the same with {SMALL.runs:,} runs, {SMALL.events:,} events"
         for what, work in {**CALLS, **_requests(many, few)}.items():
             yield time_figure(
@@ -141,12 +139,6 @@ async def _get(app: Any, path: str) -> None:
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.get(path)
     assert answer.status_code == 200, (path, answer.text[:200])
-
-
-def _catch_up(memory: Memory) -> None:
-    activity = Activity(memory.store)
-    while activity.look(within=10.0).behind:
-        pass
 
 
 def _commits(memory: Memory, size: Size) -> Iterator[Commit]:

@@ -277,7 +277,6 @@ def fill(memory: Memory, word: str = "") -> dict[str, str]:
     lessons(memory, word)
     flow = workflow(memory, word)
     lesson = next(iter(memory.heuristics.every())).id
-    behaviour = next(iter(memory.store.artefacts("behaviour")))
     event = next(iter(memory.log.read(subject="ana", limit=1)))
     return {
         "/ui": "",
@@ -289,10 +288,8 @@ def fill(memory: Memory, word: str = "") -> dict[str, str]:
         "/ui/trace": f"id={trace_id}",
         "/ui/routines": "",
         "/ui/routine": f"ref={ref}",
-        "/ui/behaviours": "",
-        "/ui/behaviour": f"id={behaviour.name}@1",
         "/ui/workflows": "",
-        "/ui/workflow": f"id={flow}",
+        "/ui/run#workflow": f"id={flow}",
         "/ui/state": "",
         "/ui/state#one": "subject=ana&check=book&ask=where+does+ana+live",
         "/ui/recall": "q=window+seats",

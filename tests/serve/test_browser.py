@@ -355,7 +355,7 @@ def test_everything_is_searched_by_keyboard_from_any_page_whatever_it_holds(
     assert box.get_attribute("aria-expanded") == "false"
     assert "/ui/lessons" in page.url
 
-    for words in ("script", "lamp", "tea", "<img src=x"):
+    for words in ("script", "tea", "<img src=x"):
         page.keyboard.press("Control+k")
         page.keyboard.type(words)
         page.get_by_role("option", name=words).first.wait_for()
@@ -371,11 +371,12 @@ def test_everything_is_searched_by_keyboard_from_any_page_whatever_it_holds(
         assert page.title() == "Search · em", words
 
     page.keyboard.press("Control+k")
-    page.keyboard.type("behaviours")
-    page.get_by_role("option", name="Behaviours", exact=True).wait_for()
+    page.keyboard.type("refund")
+    page.get_by_role("option", name="refund").first.wait_for()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/ui/behaviours")
+    page.wait_for_url("**/ui/routine?*")
+    page.goto("/ui/routines")
     page.locator("#filter-q").click()
     page.keyboard.type("/")
     assert page.locator("#filter-q").input_value() == "/", "who writes a / gets one"
@@ -427,12 +428,11 @@ def test_it_works_without_a_script(serve: Serve, look: Any, tmp_path: Path) -> N
     page.get_by_role("searchbox", name="Search everything").fill("refund")
     page.keyboard.press("Enter")
     page.get_by_role("link", name="More runs").click()
-    page.get_by_role("link", name="Steps").click()
     page.get_by_role("link", name="Next").click()
-    page.get_by_role("link", name="Previous").click()
+    page.get_by_role("link", name="First page").click()
     page.get_by_role("combobox", name="Status").select_option("failed")
     page.get_by_role("button", name="Search").click()
-    assert "status=failed&sort=steps" in page.url
+    assert "status=failed" in page.url
     assert page.get_by_role("row").count() == 9
 
 
@@ -480,11 +480,11 @@ def fill_state(path: Path) -> None:
         memory.checkpoint("ana")
 
 
-def test_a_person_decides_corrects_takes_back_goes_through_time_sorts_and_asks(
+def test_a_person_decides_corrects_takes_back_goes_through_time_and_asks(
     serve: Serve, look: Any, tmp_path: Path
 ) -> None:
     fill_state(tmp_path)
-    looking = look(serve().url, viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    looking = look(serve().url, viewport={"width": 1280, "height": 900})
     page = looking.page
     page.goto("/ui/state?subject=ana")
     facts = page.locator(".profile.state > div")
@@ -522,30 +522,15 @@ def test_a_person_decides_corrects_takes_back_goes_through_time_sorts_and_asks(
     assert page.locator("main form[method=post]").count() == 0
     page.get_by_role("link", name="Show now").click()
 
-    page.get_by_role("link", name="cost", exact=True).click()
-    page.locator("th[aria-sort=ascending] a").click()
-    page.locator("th[aria-sort=descending] a").wait_for()
-    first = page.locator(".records tbody tr").first
-    assert first.locator("td").first.inner_text() == "59"
-    page.get_by_label("Field").select_option("cost")
-    page.get_by_label("Test").select_option("to")
-    page.get_by_label("Value", exact=True).fill("51")
+    page.get_by_label("Words", exact=True).fill("2025-01-02")
     page.get_by_role("button", name="Filter").click()
-    page.get_by_text("52 of 60 trips").wait_for()
-    assert first.locator("td").first.inner_text() == "51"
-    page.get_by_role("link", name="Next →").click()
-    page.get_by_text("Page 2 of 2").wait_for()
-    assert first.locator("td").first.inner_text() == "1"
-    with page.expect_download() as given:
-        page.get_by_role("link", name="CSV").click()
-    lines = given.value.path().read_text().splitlines()
-    assert (len(lines), lines[1].startswith("51,2025-01-24,\"'=")) == (53, True)
+    page.get_by_text("3 of 60 trips").wait_for()
+    first = page.locator(".records tbody tr").first
     first.get_by_role("link", name="Details").click()
     record = page.locator("section.record")
     record.get_by_text("Change", exact=True).first.click()
     record.get_by_label("Right value of cost").fill("-7")
     record.get_by_role("button", name="Correct").click()
-    page.get_by_text("53 of 60").wait_for(state="hidden")
     assert page.locator("td.num", has_text="-7").count() == 1
     record.get_by_role("button", name="Take the record back").click()
     page.get_by_role("heading", name="trips 59").wait_for()
@@ -619,32 +604,6 @@ def test_a_token_that_may_only_read_has_no_button_to_accept(
     assert section.get_by_role("button").count() == 0
 
 
-def test_the_page_of_a_routine_charts_how_it_did_beside_the_agent(
-    serve: Serve, look: Any, tmp_path: Path
-) -> None:
-    address = fill(tmp_path)["/ui/routine"]
-    looking = look(serve().url)
-    page = looking.page
-    page.goto(address)
-    section = page.locator("section[aria-labelledby=shadow]")
-    assert "agreed 3, differed 1, would hand over 1, not compared 0" in section.inner_text()
-    assert "3 in a row" in section.inner_text()
-    assert section.locator("svg").get_attribute("aria-label") == (
-        "Beside the agent: 3 agreed, 1 would hand over, 1 differed in total; "
-        f"highest on {section.locator('svg g:nth-of-type(3) title').text_content()[:10]}: 2"
-    )
-    columns = section.locator("svg g")
-    assert columns.count() == 4
-    assert columns.locator("rect.bad").count() == 1
-    tallest = columns.locator("rect").evaluate_all("bars => bars.map(b => b.getBBox().height)")
-    assert max(tallest) == tallest[2]
-    section.get_by_text("As a table").click()
-    assert section.locator("tbody tr").count() == 4
-    section.get_by_text("em would have called create_refund").click()
-    assert "A-17" in section.inner_text()
-    assert (looking.complaints, looking.elsewhere) == ([], [])
-
-
 def test_a_person_strikes_checks_compares_retires_and_restores_a_routine(
     serve: Serve, look: Any, tmp_path: Path
 ) -> None:
@@ -664,10 +623,7 @@ def test_a_person_strikes_checks_compares_retires_and_restores_a_routine(
 
     page.get_by_role("link", name="changes since then").nth(1).click()
     page.get_by_role("heading", name="Changes since version 2").wait_for()
-    sheet = page.get_by_role("region", name="Changed lines of routine.yaml")
-    before = sheet.inner_text()
-    sheet.locator("summary").first.click()
-    assert len(sheet.inner_text()) > len(before)
+    assert page.locator(".diff .del").count()
 
     page.locator("summary", has_text="Retire version 4").click()
     page.get_by_role("button", name="Yes, retire it").click()

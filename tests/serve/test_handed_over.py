@@ -79,7 +79,7 @@ def test_the_page_of_the_run_begins_with_the_reason(service: Served) -> None:
     main = page.partition("<main")[2]
     assert main.index("Handed over, nothing was done") < main.index("<dl")
     assert "Waiting for an answer" not in page
-    assert 'action="/ui/answer"' not in page
+    assert 'action="/ui/run/answer"' not in page
     assert "handed over" in service.http.get("/ui/runs").text
     assert "All waiting runs" not in service.http.get("/ui/").text
     routine = service.http.get("/ui/routine?ref=refund").text

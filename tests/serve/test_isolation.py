@@ -489,15 +489,15 @@ def test_on_pages_what_is_hidden_answers_as_what_is_absent(service: Served) -> N
 
         for handler, (hidden, absent) in product(PAGES, pairs):
             path, (method,) = sorted(handler.paths)[0], handler.http_methods
-            if {"id", "ref"}.isdisjoint(parameters(handler.fn)) or path == "/ui/log/live":
+            if {"id", "ref"}.isdisjoint(parameters(handler.fn)) or path == "/ui/live":
                 continue  # that one goes on for ever, and takes no id
             one, other = ask(method, path, hidden), ask(method, path, absent)
             assert one.status_code == other.status_code, (path, one.text, other.text)
             assert one.text.replace(hidden, absent) == other.text, path
             told |= {path} if one.status_code == 404 else set()
     assert told == {
-        "/ui/event", "/ui/lesson", "/ui/lesson/accept", "/ui/trace", "/ui/trace/event",
-        "/ui/trace/lesson", "/ui/trace/rows",
+        "/ui/event", "/ui/lesson", "/ui/lesson/accept", "/ui/lesson/retire", "/ui/trace",
+        "/ui/trace/event", "/ui/trace/lesson", "/ui/trace/rows",
     }  # fmt: skip
 
 

@@ -63,12 +63,9 @@ def press(service: Served, action: str, job: str) -> Any:
     return service.http.post(f"/ui/job/{action}", data={"form_token": token, "id": job})
 
 
-def test_jobs_are_listed_filtered_and_sorted_by_their_address(
-    jobs: list[str], service: Served
-) -> None:
+def test_jobs_are_listed_and_filtered_by_their_address(jobs: list[str], service: Served) -> None:
     done, failed, waits = jobs
     assert listed(service) == [waits, failed, done]
-    assert listed(service, order="asc") == [done, failed, waits]
     assert listed(service, state="failed") == [failed]
     assert listed(service, queue="later") == [waits]
     assert listed(service, subject=HOSTILE) == [done]
@@ -90,10 +87,6 @@ def test_a_page_of_jobs_leads_to_the_next_and_back(service: Served) -> None:
         at = unescape(found[1]) if found else ""
     assert [len(one) for one in seen] == [25, 25, 10]
     assert [job for one in seen for job in one] == sorted(added, reverse=True)
-    back = re.search(r'<a href="([^"]*)" rel="prev"', page)
-    assert back is not None
-    before = service.http.get(unescape(back[1])).text
-    assert re.findall(r'/ui/job\?id=(\w+)"', before) == seen[1]
 
 
 def test_a_job_shows_its_runs_and_why_they_failed(jobs: list[str], service: Served) -> None:

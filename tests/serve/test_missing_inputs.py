@@ -90,9 +90,9 @@ def test_missing_inputs_are_answered_on_the_page(service: Served) -> None:
     asking = service.http.get(page).text
     assert "Waiting for an answer" in asking
     answer = {"form_token": token_in(asking), "id": run["run_id"], "field.limit": "80"}
-    service.http.post("/ui/answer", data={**answer, "field.note": ""})
+    service.http.post("/ui/run/answer", data={**answer, "field.note": ""})
     assert 'name="field.note"' in until(service, page, "Waiting for an answer")
-    service.http.post("/ui/answer", data={**answer, "field.note": "sorry"})
+    service.http.post("/ui/run/answer", data={**answer, "field.note": "sorry"})
     assert DONE in until(service, page, "Result")
 
 

@@ -19,9 +19,7 @@ from em.compiler.suggestions import Suggestion
 from em.llm import ScriptedClient
 from em.log.event import EventQuery
 from em.runner.package import find_routine, routine_of
-from em.runner.routine import Routine
 from em.runner.trial import TrialCounts
-from em.serve.pages.drawing import LONGEST, graph_of
 from em.serve.pages.groups import Group, Groups, example_of
 from em.traces.catalogue import TraceSummary
 from em.traces.trace import Mission, ToolCall, Trace
@@ -70,7 +68,7 @@ def found(service: Served, client: Any = None) -> str:
     """Return the overview once it has looked at the traces."""
     for _ in range(600):
         text = str((client or service.http).get("/ui").text)
-        if "Looking at your traces" not in text and "Still counting" not in text:
+        if "Looking at your traces" not in text:
             return text
         time.sleep(0.1)
     pytest.fail("it never stopped looking")
@@ -186,14 +184,12 @@ def test_what_waits_failed_and_was_learnt_is_linked(serve: Serve, tmp_path: Path
         "Learnt this week",
     ]
     assert '<span class="count">2</span>' in text
-    assert f'href="/ui/workflow?id={gated.run_id}"' in text
+    assert f'href="/ui/run?id={gated.run_id}"' in text
     assert "Publish the notes?" in text
     learnt = text.partition('id="learnt"')[2]
-    assert re.findall("<h3>([^<]+)", learnt) == ["Routines", "Behaviours", "Lessons", "Facts"]
+    assert re.findall("<h3>([^<]+)", learnt) == ["Routines", "Lessons"]
     links = re.findall(r'href="/ui/(\w+)\?[^"]+"', learnt)
-    assert set(links) == {"routine", "behaviour", "lesson", "state"}
-    assert ">shop(customer=…, item=lamp)</a>" in learnt, "a task in words, not as JSON"
-    assert "I like window seats." in learnt
+    assert set(links) == {"routine", "lesson"}
 
 
 def test_only_who_may_see_everything_sees_groups_and_only_writers_keep(
@@ -253,7 +249,7 @@ def test_a_group_is_told_in_words() -> None:
     group = Group(Suggestion(**told))
     assert group.title == "Cancel order, change *.py"
     assert group.saves == {"model calls": 4.0, "dollars": 0.5}
-    assert (group.trials, group.untried) == (None, "Not tried on other traces.")
+    assert group.trials is None
     asked = "Please cancel order W-1001."
     row = TraceSummary(id="a", seq=1, at=datetime.now(UTC), goal="Help", input={"request": asked})
     assert example_of(row) == asked
@@ -263,11 +259,3 @@ def test_a_group_is_told_in_words() -> None:
     proof = TrialCounts(right=0, handed_over=5, wrong=0, summary="right in 0 of 5")
     never = Group(Suggestion(**told, proof=proof))
     assert never.why_not == "tried on 5 of them: it would have handed over every time"
-
-
-def test_the_inputs_of_a_graph_stay_in_their_box() -> None:
-    names = {f"a_long_name_{number}": {} for number in range(9)}
-    steps = [{"id": "done", "type": "return", "value": 1}]
-    given = {"version": "1", "name": "x", "input_schema": {"properties": names}, "steps": steps}
-    box = graph_of(msgspec.convert(given, Routine)).nodes[0]
-    assert len(box.detail) <= LONGEST

@@ -82,7 +82,7 @@ def test_a_routine_that_did_the_wrong_thing_in_a_trial_says_so_everywhere(
     assert "warning" not in listed[1]
     page = page_of(service)
     assert "WRONG" in page
-    assert page.index("it cancels another order") < page.index("Steps</h2>")
+    assert page.index("it cancels another order") < page.index("Code</h2>")
     assert tool_of_the_routine().description.startswith("WARNING")
 
 

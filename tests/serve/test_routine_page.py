@@ -7,15 +7,11 @@ from typing import Any
 
 import httpx
 import learnt
-import msgspec
 import pytest
 from served import Serve, Served, log_in, token_in
 
 from em import Memory
 from em.runner.package import PROOF, ROUTINE, find_routine, keep_routine, texts_of
-from em.runner.routine import Routine
-from em.serve.pages.diff import diff_of
-from em.serve.pages.drawing import graph_of
 from em.serve.pages.forms import input_fields, read_fields
 
 TOKEN, READER = "a-token-that-is-long-enough", "reader-token-0123456789"
@@ -125,33 +121,13 @@ def test_changes_are_said_in_words_and_shown_line_by_line(trace: str, service: S
         text = files[ROUTINE].replace("{{ order.total }}", "{{ limit }}")
         keep_routine(memory.store, {**files, ROUTINE: text})
     page = shown(service)
-    assert "Step 4, pay: " in text_of(page)
-    assert "<mark>limit</mark>" in page
-    assert "unchanged lines</summary>" in page
+    assert "pay: " in text_of(page)
+    assert re.search(r'<span class="add">\+.*limit', page)
     assert (
         "Proof: right in 1 of 2, handed over in 1, wrong in 0 (before the routine was changed)"
         in (text_of(page))
     )
     assert "Changes since version 2" in shown(service, ref="refund@1", against="2")
-
-
-def test_the_diff_of_two_texts() -> None:
-    assert diff_of("a\nb", "a\nb") == []
-    old = "\n".join(map(str, range(30)))
-    blocks = diff_of(old, old.replace("15", "15 and more"))
-    assert [(block.folded, len(block.lines)) for block in blocks] == [
-        (True, 12),
-        (False, 8),
-        (True, 11),
-    ]
-    (gone,) = [line for line in blocks[1].lines if line.kind == "del"]
-    (new,) = [line for line in blocks[1].lines if line.kind == "add"]
-    assert (gone.old, gone.new, new.old, new.new) == (16, None, None, 16)
-    assert new.parts == [("15 and more", False)], "there is little in common"
-    (_, line) = diff_of("pay: order.total", "pay: order.limit")[0].lines
-    assert line.parts == [("pay: order.", False), ("limit", True)]
-    long = "a " * 100_000
-    assert diff_of(long, f"{long}b")[0].lines[1].parts == [(f"{long}b", False)]
 
 
 def test_a_token_that_may_only_read_sees_everything_and_presses_nothing(
@@ -170,22 +146,6 @@ def test_a_token_that_may_only_read_sees_everything_and_presses_nothing(
             assert reader.post(f"/ui/routine/{action}", data=form).status_code == 403
     with Memory("em.db") as memory:
         assert find_routine(memory.store, "refund").version == 1
-
-
-def test_the_steps_of_a_block_are_drawn_inside_it() -> None:
-    named = {"id": "named", "type": "let", "value": "{{ item.name }}", "save_as": "name"}
-    block = {"id": "each", "type": "for_each", "over": {"item": "items"}, "steps": [named]}
-    steps = [{**block, "save_as": "all"}, {"id": "end", "type": "return", "value": "{{ all }}"}]
-    schema = {"type": "object", "properties": {"items": {"type": "array"}}}
-    graph = graph_of(
-        msgspec.convert({"name": "r", "input_schema": schema, "steps": steps}, Routine)
-    )
-    assert [(node.title, node.kind, node.depth) for node in graph.nodes] == [
-        ("input", "input", 0), ("each", "for_each", 0), ("named", "let", 1), ("end", "return", 0),
-    ]  # fmt: skip
-    assert {(edge.source, edge.target, edge.names) for edge in graph.edges} == {
-        ("input", "each", "items"), ("each", "named", "item"), ("each", "end", "all"),
-    }  # fmt: skip
 
 
 def test_inputs_become_fields_by_their_schema() -> None:

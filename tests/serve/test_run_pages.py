@@ -8,7 +8,6 @@ from served import Serve, Served, log_in, token_in
 from tests.children import wait_until
 
 from em import Memory
-from em.serve.pages.behaviours import title
 
 ALL, BO, READ = "all-0123456789abcdefghij", "bo-0123456789abcdefghij", "read-0123456789abcdefghij"
 YES = {"answers": {"agree": {"ok": True}}}
@@ -83,7 +82,7 @@ def test_buttons_need_a_token_that_may_write_and_the_form_of_the_page(parcels: S
             assert reader.post("/ui/run/cancel", data=own).status_code == 403
         with log_in(parcels, BO) as other:
             own = {"form_token": token_in(other.get("/ui/log?subject=bo").text), "id": run}
-            for act in ("run/cancel", "run/retry", "workflow/cancel", "workflow/retry"):
+            for act in ("run/cancel", "run/retry"):
                 assert other.post(f"/ui/{act}", data=own).status_code == 403
         done = browser.post("/ui/run/cancel", data=form)
         assert (done.status_code, done.headers["location"]) == (303, f"/ui/run?id={run}")
@@ -106,14 +105,14 @@ workflows:
     service = serve()
     run = service.post("/workflow-runs", {"workflow": "tell"}).json()
     assert run["failure"]["step_id"] == "first"
-    address = f"/ui/workflow?id={run['run_id']}"
+    address = f"/ui/run?id={run['run_id']}"
     page = service.http.get(address).text
     assert "Retry from first" in page
     (tmp_path / "facts.txt").write_text("bees")
     form = {"form_token": token_in(page), "id": run["run_id"]}
-    assert service.http.post("/ui/workflow/retry", data=form).status_code == 303
+    assert service.http.post("/ui/run/retry", data=form).status_code == 303
     wait_until(lambda: "Waiting for an answer" in service.http.get(address).text)
-    assert service.http.post("/ui/workflow/cancel", data=form).status_code == 303
+    assert service.http.post("/ui/run/cancel", data=form).status_code == 303
     page = service.http.get(address).text
     assert "by local" in page
     assert "Waiting for an answer" not in page
@@ -128,10 +127,9 @@ workflows:
 
 
 def test_the_log_is_told_of_and_only_to_who_may_see_it(parcels: Served) -> None:
-    watched = "/ui/log/live?subject=bo&after=0"
+    watched = "/ui/live?subject=bo&after=0"
     with log_in(parcels, BO) as browser:
-        assert browser.get("/ui/log/live?subject=ana").status_code == 403
-        assert browser.get("/ui/live?stream=run/x").status_code == 403
+        assert browser.get("/ui/live?subject=ana").status_code == 403
         with browser.stream("GET", watched) as told:
             body = {"subject": "bo", "text": "I live in Rome."}
             parcels.http.post("/observations", json=body, headers=bearer())
@@ -142,27 +140,12 @@ def test_the_log_is_told_of_and_only_to_who_may_see_it(parcels: Served) -> None:
         assert event.seq == seq
 
 
-@pytest.mark.parametrize(
-    ("task", "words"),
-    [
-        ({"order": "{{ order }}"}, "refund(order=…)"),
-        ({"request": "pay {{ amount }} back"}, "pay … back"),
-        ({"a": 1, "b": [1, 2], "c": {"x": 1}}, "refund(a=1, b=2 items, c=1 field)"),
-        ("what was said", "what was said"),
-        ({}, "refund()"),
-        ({"request": "long " * 50}, ("long " * 50)[:89] + "…"),
-    ],
-)
-def test_a_behaviour_is_titled_in_words(task: object, words: str) -> None:
-    assert title("refund", task) == words
-
-
 def test_a_step_under_way_is_shown_with_what_comes_then(parcels: Served, tmp_path: Path) -> None:
     run = waiting(parcels)
     with log_in(parcels, ALL) as browser:
         page = browser.get(f"/ui/run?id={run}").text
         form = {"form_token": token_in(page), "id": run, "field.ok": "true"}
-        assert browser.post("/ui/answer", data=form).status_code == 303
+        assert browser.post("/ui/run/answer", data=form).status_code == 303
         wait_until(lambda: ">hold</strong>" in browser.get(f"/ui/run?id={run}").text)
         page = browser.get(f"/ui/run?id={run}").text
         assert "data-told" in page

@@ -120,21 +120,6 @@ def test_if_a_successor_can_not_start_its_predecessor_goes_on(pair: Served, tmp_
     assert pair.get("/healthz/live") == {"status": "ok"}
 
 
-def test_one_scrape_shows_the_counts_of_all_processes(pair: Served) -> None:
-    alive(pair)
-    before = counted(pair)
-    for _ in range(40):
-        with httpx.Client(base_url=pair.url, timeout=60) as http:  # a connection of its own
-            assert http.get("/docs/openapi.json").status_code == 200
-    wait_until(lambda: counted(pair) == before + 40)
-
-
-def counted(service: Served) -> int:
-    text = service.http.get("/metrics").text
-    found = [line for line in text.splitlines() if "requests_total" in line and "openapi" in line]
-    return int(found[0].rpartition(" ")[2]) if found else 0
-
-
 def test_processes_end_when_their_parent_is_killed(serve: Serve) -> None:
     service = serve("--workers", "2")
     pids = alive(service)

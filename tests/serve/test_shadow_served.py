@@ -10,7 +10,6 @@ from served import Serve, Served
 
 from em import Memory, recorded_tool
 from em.runner.package import keep_routine
-from em.serve.pages import shadow as view
 from mcp import Client
 
 ROUTINE = {
@@ -98,17 +97,6 @@ def test_mcp_offers_a_routine_once_it_is_accepted(filled: Path, serve: Serve) ->
     with Memory(filled / "em.db") as memory:
         assert memory.accept("refund").changed
     assert agent(connect, offered)
-
-
-def test_a_page_counts_the_newest_and_says_so(filled: Path, monkeypatch: Any) -> None:
-    with Memory(filled / "em.db") as memory:
-        whole = view.shadow_view(memory.store, "refund@1")
-        assert whole is not None
-        assert (whole.report.agreed, whole.report.differed, whole.looked_at) == (2, 1, 0)
-        monkeypatch.setattr(view, "LOOKED_AT", 2)
-        newest = view.shadow_view(memory.store, "refund@1")
-        assert newest is not None
-        assert (newest.report.agreed, newest.report.differed, newest.looked_at) == (2, 0, 2)
 
 
 def test_the_switch_stops_runs_over_http_and_mcp(filled: Path, serve: Serve) -> None:

@@ -63,7 +63,7 @@ def test_an_observation_counts_once_a_person_accepts_it(service: Served, on_a_pa
     (waits,) = service.get("/state", subject="ana")["unstructured"]
     if on_a_page:
         page = "/ui/state?subject=ana"
-        done = send(service, page, "/ui/accept", subject="ana", event=waits["event_id"])
+        done = send(service, page, "/ui/state/accept", subject="ana", event=waits["event_id"])
         assert done.status_code == 303
         assert "source: web" in service.http.get(page).text
     else:

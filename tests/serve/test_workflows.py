@@ -83,17 +83,17 @@ def test_what_is_wrong_has_the_envelope(
 def test_a_gate_is_answered_on_the_page_of_the_run(flows: Served) -> None:
     body = {"workflow": "tell", "params": {"topic": "bees"}}
     run = flows.post("/workflow-runs", body).json()["run_id"]
-    page = flows.http.get(f"/ui/workflow?id={run}").text
+    page = flows.http.get(f"/ui/run?id={run}").text
     assert "Waiting for an answer" in page
     (name,) = set(re.findall(r'type="radio" name="([^"]+)"', page))
     form = {"form_token": token_in(page), "id": run, name: "true"}
-    wrong = flows.http.post("/ui/workflow/answer", data={**form, "form_token": "guessed"})
+    wrong = flows.http.post("/ui/run/answer", data={**form, "form_token": "guessed"})
     assert wrong.status_code == 403
-    answered = flows.http.post("/ui/workflow/answer", data=form)
-    assert (answered.status_code, answered.headers["location"]) == (303, f"/ui/workflow?id={run}")
+    answered = flows.http.post("/ui/run/answer", data=form)
+    assert (answered.status_code, answered.headers["location"]) == (303, f"/ui/run?id={run}")
     path = f"/workflow-runs/{run}"
     wait_until(lambda: flows.get(path)["status"] == "ok")
-    assert flows.http.post("/ui/workflow/answer", data=form).status_code == 400, "it has ended"
+    assert flows.http.post("/ui/run/answer", data=form).status_code == 400, "it has ended"
 
 
 def test_a_page_is_told_when_a_run_goes_on(flows: Served) -> None:

@@ -30,7 +30,6 @@ from em.serve.api.shapes import HealthOut, LiveOut
 from em.serve.auth import Sessions, Tokens, refuse_open_door, shared_key
 from em.serve.guard import (
     Guard,
-    Metrics,
     body_of,
     code_of,
     envelope,
@@ -40,10 +39,9 @@ from em.serve.guard import (
     status_of,
 )
 from em.serve.pages import HANDLERS as PAGES
-from em.serve.pages.groups import Compilations, Groups
-from em.serve.pages.overview import Activity
+from em.serve.pages.drafts import Drafts
+from em.serve.pages.groups import Groups
 from em.serve.pages.runs import Background
-from em.serve.pages.traces import Drafts
 from em.serve.pages.view import error_page
 from em.serve.service import AnyRequest, JsonRequest, Service, errors, no_body, service_of
 from em.settings import Settings
@@ -56,13 +54,11 @@ def make_app(
     memory: Memory,
     settings: Settings,
     tokens: Tokens | None = None,
-    counts: str = "",
     *,
     owns_memory: bool = False,
 ) -> Guard:
     """Build the service as an ASGI application.
 
-    counts: the folder in which the processes of one service share their metrics.
     owns_memory: close the memory at the end.
 
     Raises UsageError if other machines could reach it without a token.
@@ -70,23 +66,21 @@ def make_app(
     prepare_structs()
     tokens = Tokens(settings.api) if tokens is None else tokens
     refuse_open_door(settings.api, tokens)
-    metrics, key, tickets = Metrics(counts), shared_key(memory.store), memory.store.tickets
+    key, tickets = shared_key(memory.store), memory.store.tickets
     sessions, stopping = Sessions(tokens, tickets, key), threading.Event()
     background = Background(memory)
     cors = CORSConfig(allow_origins=list(settings.api.cors_origins))
     mcp = _mcp(memory, settings, key)
-    service = Service(memory, settings, metrics, stopping)
+    service = Service(memory, settings, stopping)
     app = Litestar(
         route_handlers=[*mcp.handlers, *_handlers()],
         state=State(
             {
                 "service": service,
                 "sessions": sessions,
-                "activity": Activity(memory.store),
                 "background": background,
-                "drafts": Drafts(),
+                "drafts": Drafts(memory.store),
                 "groups": Groups(memory, stopping),
-                "compilations": Compilations(memory.store),
             }
         ),
         exception_handlers={
@@ -110,7 +104,6 @@ def make_app(
         app,
         settings.api,
         tokens,
-        metrics,
         sessions,
         cors.is_origin_allowed,
         redactor_of(settings),
@@ -142,18 +135,18 @@ class _Life:
 
     @asynccontextmanager
     async def __call__(self, _app: Litestar) -> AsyncIterator[None]:
-        """Share the counts while it runs; at the end finish the runs that pages have started."""
+        """At the end finish the runs that pages have started."""
         loop = asyncio.get_running_loop()
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._stop_at(number, loop)
-        sharing = loop.create_task(self._share())
+        watching = loop.create_task(self._watch()) if self._memory is not None else None
         log_line(level="info", event="ready", pid=os.getpid())
         yield
-        sharing.cancel()
+        if watching is not None:
+            watching.cancel()
         seconds = self._service.settings.api.stop_seconds
         await asyncio.to_thread(self._background.finish, seconds)
-        self._service.metrics.share()
         if self._memory is not None:
             self._memory.close()
             telemetry.stop()
@@ -173,14 +166,12 @@ class _Life:
 
         signal.signal(number, stop)
 
-    async def _share(self) -> None:
-        """Show the other processes what was counted; stop if their parent has died."""
+    async def _watch(self) -> None:
+        """Stop if the first process has died."""
         parent = os.getppid()
-        while True:
+        while os.getppid() == parent:
             await asyncio.sleep(1)
-            self._service.metrics.share()
-            if self._memory is not None and os.getppid() != parent:
-                os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _handlers() -> list[Any]:
@@ -188,7 +179,6 @@ def _handlers() -> list[Any]:
         get_health,
         get_live,
         get_ready,
-        get_metrics,
         *heuristics.HANDLERS,
         *traces.HANDLERS,
         *log.HANDLERS,
@@ -278,21 +268,6 @@ async def get_ready(request: AnyRequest) -> Response[HealthOut]:
     if service.stopping.is_set():
         return Response(HealthOut("stopping", service.backend, em.__version__), status_code=503)
     return await _checked(service)
-
-
-@get(
-    "/metrics",
-    responses=errors(),
-    sync_to_thread=True,
-    media_type=MediaType.TEXT,
-    tags=["service"],
-)
-def get_metrics(request: AnyRequest) -> Response[str]:
-    """Return metrics in the text format of Prometheus."""
-    service = service_of(request)
-    service.caller(request).must_see(None)
-    text = service.metrics.text(service.store.health())
-    return Response(text, media_type="text/plain; version=0.0.4")
 
 
 def _em_error(request: AnyRequest, error: EmError) -> Response[Any]:

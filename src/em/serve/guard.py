@@ -1,20 +1,17 @@
-"""The guard in front of the application: request id, host, origin, token, size, log, metrics.
+"""The guard in front of the application: request id, host, origin, token, size, time, log.
 
 It also defines how errors look over HTTP: `{"error": {"code": …, "message": …}}`, never a stack.
 """
 
 import asyncio
-import os
 import re
 import sys
 import threading
 import time
 import traceback
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -51,9 +48,9 @@ from em.errors import (
 from em.redaction.redactor import Redactor
 from em.serve.auth import LOGIN, PAGES, STATIC, Caller, Hosts, Sessions, Tokens, cookie_in
 from em.settings import ApiSettings
-from em.store.protocol import Health
-from em.values.files import shown_json
-from em.values.times import new_id, now
+from em.values.ids import new_id
+from em.values.paths import shown_json
+from em.values.times import now
 
 _STATUS: tuple[tuple[type[EmError], int], ...] = (
     (NotFound, 404),
@@ -126,94 +123,6 @@ def code_of(status: int) -> str:
     return _CODES.get(status, "bad_request" if status < 500 else "internal")
 
 
-class _Counts(msgspec.Struct):
-    """The counts of one process, as the others read them."""
-
-    requests: dict[tuple[str, str, int], int]
-    seconds: dict[tuple[str, str], float]
-    replayed: int
-
-    def add(self, other: "_Counts") -> None:
-        """Add the counts of another process."""
-        for request, count in other.requests.items():
-            self.requests[request] = self.requests.get(request, 0) + count
-        for route, spent in other.seconds.items():
-            self.seconds[route] = self.seconds.get(route, 0.0) + spent
-        self.replayed += other.replayed
-
-
-class Metrics:
-    """Counts and durations of requests, by method, route and status.
-
-    folder: where the processes of one service write their counts for each other. Files of processes
-    that have ended stay until the service ends: a counter must not go down.
-    """
-
-    def __init__(self, folder: str = "") -> None:
-        self._file = Path(folder) / f"{os.getpid()}.counts" if folder else None
-        self._shared = b""
-        self._lock = threading.Lock()
-        self._requests: Counter[tuple[str, str, int]] = Counter()
-        self._seconds: Counter[tuple[str, str]] = Counter()
-        self._replayed = 0
-
-    def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one request."""
-        with self._lock:
-            self._requests[method, route, status] += 1
-            # A Counter counts anything that can be added.
-            self._seconds[method, route] += seconds  # type: ignore[assignment]
-
-    def replayed(self) -> None:
-        """Count a response that was replayed for its idempotency key."""
-        with self._lock:
-            self._replayed += 1
-
-    def share(self) -> None:
-        """Write the counts where the other processes find them, if there are new ones."""
-        if self._file is None:
-            return
-        counts = msgspec.msgpack.encode(self._counts())
-        if counts != self._shared:
-            beside = self._file.with_suffix(".new")
-            with suppress(OSError):  # a full disk, or the supervisor has removed the folder
-                beside.write_bytes(counts)
-                beside.replace(self._file)
-                self._shared = counts
-
-    def _counts(self) -> "_Counts":
-        with self._lock:
-            return _Counts(dict(self._requests), dict(self._seconds), self._replayed)
-
-    def _others(self) -> Iterator["_Counts"]:
-        for file in self._file.parent.glob("*.counts") if self._file else ():
-            if file != self._file:
-                yield msgspec.msgpack.decode(file.read_bytes(), type=_Counts)
-
-    def text(self, health: Health) -> str:
-        """Return all counts in the text format of Prometheus."""
-        counts = self._counts()
-        for other in self._others():
-            counts.add(other)
-        requests, seconds, replayed = counts.requests, counts.seconds, counts.replayed
-        lines = ["# TYPE em_requests_total counter"]
-        for (method, route, status), n in sorted(requests.items()):
-            labels = f'method="{method}",route="{route}",status="{status}"'
-            lines.append(f"em_requests_total{{{labels}}} {n}")
-        lines.append("# TYPE em_request_seconds_total counter")
-        for (method, route), spent in sorted(seconds.items()):
-            lines.append(
-                f'em_request_seconds_total{{method="{method}",route="{route}"}} {spent:.6f}'
-            )
-        for name, kind, value in (
-            ("em_replayed_total", "counter", replayed),
-            ("em_store_events", "gauge", health.events),
-            ("em_store_bytes", "gauge", health.size_bytes),
-        ):
-            lines += [f"# TYPE {name} {kind}", f"{name} {value}"]
-        return "\n".join(lines) + "\n"
-
-
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 
 
@@ -272,7 +181,6 @@ class Guard:
         app: App,
         settings: ApiSettings,
         tokens: Tokens,
-        metrics: Metrics,
         sessions: Sessions,
         is_origin_allowed: Callable[[str], bool] = lambda _origin: False,
         redactor: Redactor | None = None,
@@ -285,7 +193,6 @@ class Guard:
         self._sessions = sessions
         self._hosts = Hosts(settings)
         self._is_origin_allowed = is_origin_allowed
-        self._metrics = metrics
         self._redactor = redactor or Redactor()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -378,10 +285,6 @@ class Guard:
     def clean(self, path: str) -> str:
         """Return a path without secrets, as the log may have it."""
         return self._redactor.text(path)
-
-    def count(self, scope: Scope, status: int, seconds: float) -> None:
-        """Count a request under its route, since paths contain ids."""
-        self._metrics.count(*named(scope), status, seconds)
 
 
 def _has_two_lengths(headers: dict[bytes, bytes]) -> bool:
@@ -560,7 +463,6 @@ class _Passing:
 
     def _log(self, fields: dict[str, Any]) -> None:
         seconds = time.perf_counter() - self._started
-        self._guard.count(self._scope, self._status, seconds)
         log_line(
             level="error" if self._status >= 500 else "info",
             event="request",

@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -21,8 +20,6 @@ from em.settings import ApiSettings, Settings
 
 START_SECONDS = 120
 """Seconds within which a process that replaces another must be ready."""
-COUNTS = "EM_SERVE_COUNTS"
-"""The variable that names the folder in which processes share their metrics."""
 
 
 def serve(
@@ -69,9 +66,8 @@ def serve(
             telemetry.stop()
         else:
             memory.close()
-            with tempfile.TemporaryDirectory(prefix="em-serve-") as counts:
-                _tell_processes(db, api, port, counts)
-                Multiprocess(_config("em.serve.server:application", api), [listener]).run()
+            _tell_processes(db, api, port)
+            Multiprocess(_config("em.serve.server:application", api), [listener]).run()
         log_line(level="info", event="stopped")
     sys.stderr.flush()
     return 0
@@ -97,11 +93,10 @@ def _config(app: Any, api: ApiSettings) -> Any:
     )
 
 
-def _tell_processes(db: str | None, api: ApiSettings, port: int, counts: str) -> None:
+def _tell_processes(db: str | None, api: ApiSettings, port: int) -> None:
     """Leave what the command was given to the processes, which read all other settings anew."""
     given = {"EM_API_HOST": api.host, "EM_API_PORT": port, "EM_API_WORKERS": api.workers}
     os.environ |= {name: str(value) for name, value in given.items()}
-    os.environ[COUNTS] = counts
     if db is not None:
         os.environ["EM_DB"] = db
 
@@ -115,7 +110,7 @@ def application() -> Any:
     try:
         settings = Settings.load()
         memory = Memory(settings=settings)
-        made = make_app(memory, settings, counts=os.environ.get(COUNTS, ""), owns_memory=True)
+        made = make_app(memory, settings, owns_memory=True)
     except EmError as error:
         log_line(level="error", event="failure", code=error.code, message=str(error))
         raise SystemExit(error.exit_code) from None

@@ -25,7 +25,7 @@ from em.memory import Memory
 from em.redaction.masker import without_secrets
 from em.serve.api.shapes import Pagination
 from em.serve.auth import Access, Caller
-from em.serve.guard import CALLER, ErrorBody, Metrics, log_line
+from em.serve.guard import CALLER, ErrorBody, log_line
 from em.serve.threads import Threads
 from em.settings import ApiSettings, Settings
 from em.store import redactor_of
@@ -313,15 +313,12 @@ def errors(*statuses: int) -> dict[int, ResponseSpec]:
 class Service:
     """One memory, served."""
 
-    def __init__(
-        self, memory: Memory, settings: Settings, metrics: Metrics, stopping: threading.Event
-    ) -> None:
+    def __init__(self, memory: Memory, settings: Settings, stopping: threading.Event) -> None:
         self.memory = memory
         self.stopping = stopping
         """Set once the service stops: it finishes what it has, and wants no more."""
         self.store = memory.store
         self.settings = settings
-        self.metrics = metrics
         self._requests = Requests(memory.store, settings.api)
         self._redactor = redactor_of(settings)
         self.backend = memory.store.health().backend
@@ -424,8 +421,6 @@ class Service:
         answered = await self._requests.carry_out(
             key, caller.name, fingerprint, subjects, lambda pending: work(clean, pending)
         )
-        if answered.replayed:
-            self.metrics.replayed()
         return Response(
             content=bytes(answered.body),
             status_code=answered.status,

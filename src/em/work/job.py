@@ -18,6 +18,8 @@ from em.values.leaves import differences
 Kind = Literal["routine", "workflow", "checkpoint", "compile", "reflect", "embed"]
 State = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 """The state of a job. `waiting`: it has ended, and some of its runs wait for an answer."""
+OVER = frozenset({"waiting", "done", "failed", "cancelled"})
+OPEN = frozenset({"queued", "running"})
 EVERYTHING_ELSE = "*"
 """The item of an embedding that stands for lessons and for what is about nobody."""
 

@@ -29,6 +29,7 @@ from em.values.ids import made_at, new_id, new_ids
 from em.values.times import from_micros, now_micros
 from em.work.job import (
     EVERYTHING_ELSE,
+    OVER,
     Item,
     Job,
     JobReport,
@@ -55,8 +56,6 @@ RETRY_AFTER = 10
 AT_ONCE = 500
 """Jobs that are read or written in one transaction."""
 
-OVER = frozenset({"waiting", "done", "failed", "cancelled"})
-OPEN = frozenset({"queued", "running"})
 ATTEMPTS = 20
 """Workers that may die while they run a job before it counts as failed: it may be the reason."""
 DEADLY = "its worker died at every attempt"

@@ -3,7 +3,6 @@
 from typing import Any
 
 from em.serve.pages import (
-    behaviours,
     groups,
     jobs,
     lessons,
@@ -27,7 +26,6 @@ HANDLERS: list[Any] = [
     *live.HANDLERS,
     *traces.HANDLERS,
     *routines.HANDLERS,
-    *behaviours.HANDLERS,
     *state.HANDLERS,
     *lessons.HANDLERS,
     *log.HANDLERS,

@@ -2,20 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 from litestar import Response, get, post
-from litestar.response import Stream
 
 from em.errors import EmError, NotFound
 from em.log.event import run_stream
 from em.serve.auth import PAGES
 from em.serve.pages.forms import form_of
-from em.serve.pages.live import told
-from em.serve.pages.table import SUBJECT, Column, Filter, ListShape, ListView, numbered
+from em.serve.pages.table import ROWS, SUBJECT, Column, Filter, ListShape, ListView
 from em.serve.pages.view import address, go_to, page, parameter
 from em.serve.service import AnyRequest, service_of
-from em.work.job import Kind, State
+from em.work.job import OPEN, Kind, State
 
 if TYPE_CHECKING:
     from em.work.queue import JobView, Queue
@@ -27,57 +25,31 @@ ITEM_PAGES = {"checkpoint": ("/state", "subject"), "reflect": ("/trace", "id")}
 JOBS = ListShape(
     "/jobs",
     "jobs",
-    (
-        Column("Job", "name"),
-        Column("State"),
-        Column("Items", "items", is_number=True),
-        Column("Queue", "queue"),
-        Column("Queued", "queued"),
-    ),
+    (Column("Job"), Column("State"), Column("Items", True), Column("Queue"), Column("Queued")),
     (
         Filter("state", "State", "choice", get_args(State), is_first=True),
         Filter("kind", "Kind", "choice", get_args(Kind), is_first=True),
         Filter("queue", "Queue"),
         SUBJECT,
     ),
-    "queued",
 )
 
 
 @get(f"{PAGES}/jobs", include_in_schema=False, sync_to_thread=True)
 def get_jobs(request: AnyRequest) -> Response[str]:
-    """Show queued work: filtered, sorted, page by page."""
-    service_of(request).caller(request).must_see(None)
+    """Show queued work: filtered, page by page."""
+    service = service_of(request)
+    service.caller(request).must_see(None)
     view = ListView(JOBS, request)
     jobs: Sequence[JobView] = ()
-    workers = 0
-    queue = service_of(request).made_queue()
+    queue = service.made_queue()
     if queue is not None:
-        jobs, workers = _listed(queue, view), len(queue.workers())
-    return page(
-        request,
-        "jobs.html",
-        view=view,
-        jobs=jobs,
-        title_of=title_of,
-        workers=workers,
-    )
-
-
-def _listed(queue: "Queue", view: ListView) -> "Sequence[JobView]":
-    chosen: dict[str, Any] = {one.name: view.get(one.name) or None for one in JOBS.filters}
-
-    def read(offset: int, limit: int) -> "Sequence[JobView]":
-        return queue.jobs(offset=offset, limit=limit, **chosen)
-
-    keys: dict[str, Callable[[JobView], Any]] = {
-        "name": lambda one: title_of(one).casefold(),
-        "items": lambda one: one.items,
-        "queue": lambda one: one.queue or "",
-    }
-    if view.is_ascending:
-        keys["queued"] = lambda one: one.id
-    return view.page(numbered(read), keys)
+        chosen = {one.name: view.get(one.name) or None for one in JOBS.filters}
+        found = queue.jobs(offset=view.number, limit=ROWS + 1, **chosen)  # type: ignore[arg-type]  # of filters
+        further = view.number + ROWS if len(found) > ROWS else None
+        jobs = view.go_on(found[:ROWS], further)
+    workers = 0 if queue is None else len(queue.workers())
+    return page(request, "jobs.html", view=view, jobs=jobs, title_of=title_of, workers=workers)
 
 
 def title_of(view: "JobView") -> str:
@@ -93,65 +65,36 @@ def get_job(request: AnyRequest) -> Response[str]:
 
 
 def _show(request: AnyRequest, job_id: str, problem: EmError | None = None) -> Response[str]:
-    from em.work.queue import OPEN
-
     queue = _queue_of(request, job_id)
     view = queue.job(job_id)
     store = service_of(request).store
     named = queue.runs([job_id]) if view.kind else []
-    items = [] if named or not view.kind else [one.id for one in queue.what(job_id).items]
-    begun = [one for one in named[:MOST_RUNS] if store.head(run_stream(one))[0]]
     return page(
         request,
         "job.html",
         code=200 if problem is None else 400,
         job=view,
         title=title_of(view),
-        runs=begun,
+        runs=[one for one in named[:MOST_RUNS] if store.head(run_stream(one))[0]],
         more_runs=len(named[MOST_RUNS:]),
-        items=items,
+        items=[] if named or not view.kind else [one.id for one in queue.what(job_id).items],
         item_page=ITEM_PAGES.get(view.kind),
         most=MOST_RUNS,
-        run_page="/workflow" if view.kind == "workflow" else "/run",
         is_live=view.state in OPEN,
-        stage=_stage(view),
         problem=problem,
     )
-
-
-@get(f"{PAGES}/live/job", include_in_schema=False, sync_to_thread=True)
-def get_live(request: AnyRequest) -> Stream:
-    """Say `changed` when a job begins, and when it has ended."""
-    service_of(request).caller(request).must_see(None)
-    job_id = parameter(request, "id")
-    queue = _queue_of(request, job_id)
-    queue.job(job_id)  # raises if there is none
-    return told(request, lambda _seen: _stage(queue.job(job_id)))
-
-
-def _stage(view: "JobView") -> int:
-    """Return how far a job is, as a number that grows."""
-    return {"queued": 1, "running": 2}.get(view.state, 3)
 
 
 @post(f"{PAGES}/job/cancel", include_in_schema=False)
 async def post_cancel(request: AnyRequest) -> Response[str]:
     """Cancel a job, and show it."""
-
-    def act(queue: "Queue", job_id: str, by: str) -> str:
-        return queue.cancel(job_id, by=by).id
-
-    return await _act(request, act)
+    return await _act(request, lambda queue, job_id, by: queue.cancel(job_id, by=by).id)
 
 
 @post(f"{PAGES}/job/retry", include_in_schema=False)
 async def post_retry(request: AnyRequest) -> Response[str]:
     """Queue what failed in a job again, and show the new job."""
-
-    def act(queue: "Queue", job_id: str, _by: str) -> str:
-        return queue.retry(job_id)
-
-    return await _act(request, act)
+    return await _act(request, lambda queue, job_id, _by: queue.retry(job_id))
 
 
 Act = Callable[["Queue", str, str], str]
@@ -183,4 +126,4 @@ def _queue_of(request: AnyRequest, job_id: str) -> "Queue":
     return queue
 
 
-HANDLERS = [get_jobs, get_job, get_live, post_cancel, post_retry]
+HANDLERS = [get_jobs, get_job, post_cancel, post_retry]

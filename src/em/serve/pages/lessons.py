@@ -1,15 +1,16 @@
 """Pages of lessons: search by task, and one lesson with its evidence and use."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from litestar import Response, get, post
 
 from em.heuristics.heuristic import Heuristic, Ranked, find_heuristics
+from em.heuristics.lessons import Heuristics
 from em.log.summary import Cursor
 from em.serve.auth import PAGES, Caller
 from em.serve.pages.forms import form_of
-from em.serve.pages.table import SINCE, SUBJECT, UNTIL, Column, Filter, Found, ListShape, ListView
+from em.serve.pages.table import ROWS, SINCE, SUBJECT, UNTIL, Filter, ListShape, ListView
 from em.serve.pages.view import address, go_to, page, parameter
 from em.serve.service import AnyRequest, Service, service_of
 
@@ -18,7 +19,7 @@ BEST = 25
 LESSONS = ListShape(
     "/lessons",
     "lessons",
-    (Column("Learned", "at"),),
+    (),
     (
         Filter("task", "Find lessons for a task", "words", is_first=True),
         SUBJECT,
@@ -27,7 +28,6 @@ LESSONS = ListShape(
         UNTIL,
         Filter("retired", "Include retired lessons", "flag"),
     ),
-    "at",
 )
 
 
@@ -58,22 +58,17 @@ def _best(service: Service, caller: Caller, task: str, subject: str) -> list[Ran
 
 def _listed(service: Service, caller: Caller, view: ListView) -> Sequence[Heuristic]:
     subject = view.get("subject")
-
-    def read(place: str, oldest: bool, limit: int) -> Found[Heuristic]:
-        found = find_heuristics(
-            service.store,
-            limit=limit,
-            retired=bool(view.get("retired")),
-            source_task=view.get("source_task") or None,
-            subjects=[subject] if subject else caller.lesson_subjects,
-            since=view.time("since"),
-            until=view.time("until"),
-            before=Cursor.of(place),
-            oldest=oldest,
-        )
-        return Found(found.heuristics, str(found.first or ""), str(found.further or ""))
-
-    return view.page(read)
+    found = find_heuristics(
+        service.store,
+        limit=ROWS,
+        retired=bool(view.get("retired")),
+        source_task=view.get("source_task") or None,
+        subjects=[subject] if subject else caller.lesson_subjects,
+        since=view.time("since"),
+        until=view.time("until"),
+        before=Cursor.of(view.cursor),
+    )
+    return view.go_on(found.heuristics, found.further)
 
 
 @get(f"{PAGES}/lesson", include_in_schema=False, sync_to_thread=True)
@@ -91,16 +86,27 @@ def get_lesson(request: AnyRequest) -> Response[str]:
 @post(f"{PAGES}/lesson/accept", include_in_schema=False)
 async def post_accept(request: AnyRequest) -> Response[str]:
     """Let agents be told a lesson in doubt, which a person has read."""
+    return await _act(request, lambda book, lesson: book.accept(lesson))
+
+
+@post(f"{PAGES}/lesson/retire", include_in_schema=False)
+async def post_retire(request: AnyRequest) -> Response[str]:
+    """Retire a lesson: agents are told it no more."""
+    return await _act(request, lambda book, lesson: book.retire(lesson))
+
+
+async def _act(request: AnyRequest, act: Callable[[Heuristics, str], object]) -> Response[str]:
     form = await form_of(request)
     service = service_of(request)
     caller = service.caller(request, "write")
+    book, lesson = service.memory.heuristics, str(form.get("id", ""))
 
     def work() -> Response[str]:
-        book, lesson_id = service.memory.heuristics, str(form.get("id", ""))
-        caller.must_see(book.get(lesson_id, subjects=caller.lesson_subjects).lesson.subject)
-        return go_to(address("/lesson", id=book.accept(lesson_id).id))
+        caller.must_see(book.get(lesson, subjects=caller.lesson_subjects).lesson.subject)
+        act(book, lesson)
+        return go_to(address("/lesson", id=lesson))
 
     return await asyncio.to_thread(work)
 
 
-HANDLERS = [get_lessons, get_lesson, post_accept]
+HANDLERS = [get_lessons, get_lesson, post_accept, post_retire]

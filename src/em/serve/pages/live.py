@@ -2,14 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
+import msgspec
 from litestar import get
 from litestar.response import Stream
 
+from em.log.event import Event, EventQuery
 from em.serve.auth import PAGES
 from em.serve.pages.view import HEADERS, parameter, whole_number
 from em.serve.service import AnyRequest, Service, service_of
+from em.store.protocol import Store
 
 EVERY = 0.5
 """Seconds between two looks."""
@@ -18,50 +21,72 @@ QUIET = 15.0
 LONGEST = 600.0
 """Seconds after which the browser has to ask again."""
 
-Look = Callable[[int], int]
-"""Takes the number that the page has seen, and returns the newest one."""
-
 
 @get(f"{PAGES}/live", include_in_schema=False, sync_to_thread=False)
 def get_live(request: AnyRequest) -> Stream:
-    """Say `changed` each time when events were added to a stream."""
+    """Send `changed` each time when events were added: of a stream, a subject, a kind, or any.
+
+    A browser that connects again says which event it saw last.
+    """
     service = service_of(request)
-    service.caller(request).must_see(None)
-    stream = parameter(request, "stream")
-    return told(request, lambda _seen: service.store.head(stream)[0])
+    caller = service.caller(request)
+    given = {name: parameter(request, name) or None for name in ("stream", "subject", "kind")}
+    if caller.subjects is not None and not given["subject"]:
+        given["subject"] = min(caller.subjects, default=None)
+    caller.must_see(given["subject"])
+    again = request.headers.get("last-event-id", "")
+    last = int(again) if again.isdecimal() and len(again) <= 18 else 0
+    query = EventQuery(
+        stream=given["stream"],
+        subject=given["subject"],
+        kinds=[given["kind"]] if given["kind"] else [],
+        after=max(whole_number(request, "after") or 0, last),
+        limit=1,
+        newest=True,
+    )
+    return _stream(_added(service, query))
 
 
 @get(f"{PAGES}/live/pulse", include_in_schema=False, sync_to_thread=False)
 def get_pulse(request: AnyRequest) -> Stream:
-    """Say `changed` every second, to a page whose own numbers the service still works on."""
+    """Send `changed` every second, to a page whose own numbers the service still works on."""
     service_of(request).caller(request).must_see(None)
-    return told(request, lambda _seen: int(time.time()))
+    return _stream(_pulse(service_of(request)))
 
 
-def told(request: AnyRequest, look: Look) -> Stream:
-    """Say `changed` each time when there is something newer than the page has seen.
-
-    A browser that connects again says what it was told last.
-    """
-    again = request.headers.get("last-event-id", "")
-    last = int(again) if again.isdecimal() and len(again) <= 18 else 0
-    seen = max(whole_number(request, "after") or 0, last)
+def _stream(lines: AsyncIterator[str]) -> Stream:
     headers = {**HEADERS, "X-Accel-Buffering": "no"}
-    lines = _changes(service_of(request), look, seen)
     return Stream(lines, media_type="text/event-stream", headers=headers)
 
 
-async def _changes(service: Service, look: Look, seen: int) -> AsyncIterator[str]:
+async def _added(service: Service, query: EventQuery) -> AsyncIterator[str]:
     began = said = time.monotonic()
     while not service.stopping.is_set() and time.monotonic() - began < LONGEST:
-        newest = await asyncio.to_thread(look, seen)
-        if newest > seen:
-            seen, said = newest, time.monotonic()
-            yield f"id: {newest}\nevent: changed\ndata: {newest}\n\n"
+        found = await asyncio.to_thread(_read, service.store, query)
+        if found:
+            query, said = msgspec.structs.replace(query, after=found[-1].seq), time.monotonic()
+            yield f"id: {query.after}\nevent: changed\ndata: {query.after}\n\n"
         elif time.monotonic() - said > QUIET:
             said = time.monotonic()
             yield ": nothing new\n\n"
         await asyncio.sleep(EVERY)
+
+
+def _read(store: Store, query: EventQuery) -> list[Event]:
+    return list(store.read(query))
+
+
+async def _pulse(service: Service) -> AsyncIterator[str]:
+    began = time.monotonic()
+    while not service.stopping.is_set() and time.monotonic() - began < LONGEST:
+        await asyncio.sleep(1)
+        yield "event: changed\ndata: 1\n\n"
+
+
+def newest_seq(store: Store) -> int:
+    """Return the number of the newest event; 0 if there is none."""
+    newest = next(iter(store.read(EventQuery(limit=1, newest=True))), None)
+    return 0 if newest is None else newest.seq
 
 
 HANDLERS = [get_live, get_pulse]

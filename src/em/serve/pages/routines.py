@@ -1,19 +1,20 @@
 """Pages of routines: the list; one with its code, proof and versions; a form to run it."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime
+from difflib import unified_diff
 from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 from litestar import Response, get, post
+from litestar.params import FromPath
 
 from em.compiler.growth import made_of
-from em.errors import EmError, InputError, UsageError
+from em.compiler.shadow import Comparison, ShadowReport, shadow_report, stream_of
+from em.errors import EmError, InputError, NotFound, UsageError
 from em.log.event import EventQuery, routine_stream, trace_stream
-from em.log.summary import Summary
 from em.runner.acceptance import Standing, standing_of
 from em.runner.card import ListedRoutine, list_routines
 from em.runner.history import run_query
@@ -29,28 +30,24 @@ from em.runner.package import (
 )
 from em.runner.roster import version, versions
 from em.runner.routine import Routine
-from em.runner.run import HANDED_OVER
 from em.runner.tools.coding import is_coding_tool
 from em.runner.trial import Proof, Trial, Trials, Verdict
 from em.runner.version_change import changes, file_changes, proof_change
 from em.serve.auth import PAGES
-from em.serve.pages.diff import DiffBlock, diff_of
-from em.serve.pages.drawing import Chart, chart, graph_of
-from em.serve.pages.forms import Field, form_of, input_fields, read_fields
-from em.serve.pages.review import review_of_kept
+from em.serve.pages.drafts import review_of_kept
+from em.serve.pages.forms import PREFIX, Field, form_of, input_fields, read_fields
+from em.serve.pages.overview import count_runs, outcome
 from em.serve.pages.runs import background_of
-from em.serve.pages.shadow import shadow_view
 from em.serve.pages.table import SINCE, UNTIL, Column, Filter, ListShape, ListView
 from em.serve.pages.view import address, go_to, page, parameter, whole_number
 from em.serve.service import AnyRequest, Service, service_of
 from em.store.protocol import Artefact, Store
-from em.values.times import now
 
-DAYS = 30
-LOOKED_AT = 5_000
-"""Runs that the chart counts, the newest: it costs the same with many."""
 SHOWN_RUNS, SHOWN_TRIALS, SHOWN_TRACES, SHOWN_ACTS = 8, 200, 20, 20
-OUTCOMES = ("ok", "handed over", "asked", "failed")
+SHOWN_COMPARISONS, COMPARED = 10, 2_000
+"""Comparisons with agents that are shown, and that are counted, the newest."""
+MOST_LINES = 4_000
+"""Lines of both texts that are compared: longer ones take too long."""
 _VERDICTS: Sequence[Verdict] = ("wrong", "handed over", "right")
 _ACTS = {
     "routine_struck": "changed {ref}: {what}",
@@ -64,12 +61,12 @@ ROUTINES = ListShape(
     "/routines",
     "routines",
     (
-        Column("Routine", "name"),
+        Column("Routine"),
         Column("What it does"),
         Column("Proof"),
         Column("Steps", is_number=True),
-        Column("Versions", "versions", is_number=True),
-        Column("Newest", "at"),
+        Column("Versions", is_number=True),
+        Column("Newest"),
     ),
     (
         Filter("q", "Words", "words", hint="name or what it does", is_first=True),
@@ -77,7 +74,6 @@ ROUTINES = ListShape(
         SINCE,
         UNTIL,
     ),
-    "at",
 )
 
 
@@ -91,7 +87,7 @@ class Shown(NamedTuple):
 
 @get(f"{PAGES}/routines", include_in_schema=False, sync_to_thread=True)
 def get_routines(request: AnyRequest) -> Response[str]:
-    """Show the stored routines: searched, filtered, sorted, page by page."""
+    """Show the stored routines: searched, filtered, page by page."""
     service = service_of(request)
     service.caller(request).must_see(None)
     view = ListView(ROUTINES, request)
@@ -103,8 +99,7 @@ def get_routines(request: AnyRequest) -> Response[str]:
         and (since is None or one.at >= since)
         and (until is None or one.at < until)
     ]
-    keys = {"name": lambda one: one.name.casefold(), "versions": lambda one: one.versions}
-    found = view.page_of_all(listed, {**keys, "at": lambda one: one.at})
+    found = view.page_of(sorted(listed, key=lambda one: one.at, reverse=True))
     routines = [_shown(service.store, one) for one in found]
     return page(request, "routines.html", view=view, routines=routines)
 
@@ -138,6 +133,7 @@ def _show(
     artefact = version(store, ref)
     routine, texts = routine_of(artefact), texts_of(artefact)
     known = list(kept_routines(store, artefact.name))
+    newest = islice(store.summaries.read(run_query("routine", name=artefact.name)), SHOWN_RUNS)
     return page(
         request,
         "routine.html",
@@ -146,16 +142,16 @@ def _show(
         artefact=artefact,
         routine=routine,
         texts=texts,
-        graph=graph_of(routine),
         proof=_proof(store, artefact, routine),
         review=review_of_kept(routine, texts),
-        runs=_runs(store, artefact.name),
+        runs=count_runs(store, artefact.name),
+        newest=[(row, outcome(row) or row.status) for row in newest],
         versions=known,
         current=current_version(store, artefact.name).version,
         in_use=[one for one in known if one.retired_at is None and one.body is not None],
         standing=standing_of(store, artefact),
         history=_history(store, artefact.name),
-        shadow=shadow_view(store, routine.ref),
+        shadow=_shadow(store, routine.ref),
         diff=_diff(artefact, known, whole_number(request, "against")),
         fields=_fields(routine, texts),
         given=given or {},
@@ -177,7 +173,7 @@ class Tried(NamedTuple):
 
     @property
     def worst(self) -> int:
-        """Where it stands in the list: what went wrong stands first."""
+        """Its place in the list: what went wrong stands first."""
         return min((_VERDICTS.index(one.verdict) for one in self.trials.values()), default=0)
 
     @property
@@ -233,44 +229,25 @@ def _goals(store: Store, traces: Sequence[str]) -> dict[str, str]:
     return {row.id: row.name or row.id for row in found.values()}
 
 
-# --- its runs and its history ---------------------------------------------------------------------
-
-
-class RunsView(NamedTuple):
-    """The newest runs of a routine with how they went, and how those of the last days went.
+class ShadowView(NamedTuple):
+    """How a version did beside the agent, and the newest comparisons that did not agree.
 
     looked_at: how many were counted, if there may be more; else 0.
     """
 
-    newest: Sequence[tuple[Summary, str]]
-    chart: Chart | None
-    counts: Mapping[str, int]
+    report: ShadowReport
+    newest: Sequence[Comparison]
     looked_at: int
 
 
-def _runs(store: Store, name: str) -> RunsView:
-    newest = islice(store.summaries.read(run_query("routine", name=name)), SHOWN_RUNS)
-    today = now().date()
-    days = [today - timedelta(days=back) for back in range(DAYS - 1, -1, -1)]
-    began = datetime.combine(days[0], time(), UTC)
-    rows = islice(store.summaries.read(run_query("routine", name=name, since=began)), LOOKED_AT)
-    ended = Counter((row.at.date(), _outcome(row)) for row in rows)
-    counts = {one: sum(n for (_, how), n in ended.items() if how == one) for one in OUTCOMES}
-    shown = [(day.isoformat(), [float(ended[day, one]) for one in OUTCOMES]) for day in days]
-    drawn = chart("Runs by day", list(OUTCOMES), shown, [""] * len(OUTCOMES))
-    every = ended.total()
-    return RunsView(
-        [(row, _outcome(row) or row.status) for row in newest],
-        drawn if every else None,
-        counts,
-        every if every == LOOKED_AT else 0,
-    )
-
-
-def _outcome(row: Summary) -> str:
-    """Say how a run went; one that a check stopped before it acted was handed over."""
-    known = {"needs_input": "asked", HANDED_OVER: "handed over", "ok": "ok", "failed": "failed"}
-    return known.get(row.status, "")
+def _shadow(store: Store, ref: str) -> ShadowView | None:
+    reports = shadow_report(store, ref, newest=COMPARED)
+    if not reports:
+        return None
+    (report,) = reports
+    differing = [one for one in report.comparisons if one.verdict != "agreed"]
+    looked_at = COMPARED if store.head(stream_of(ref))[0] > COMPARED else 0
+    return ShadowView(report, differing[::-1][:SHOWN_COMPARISONS], looked_at)
 
 
 class Act(NamedTuple):
@@ -292,7 +269,7 @@ def _history(store: Store, name: str) -> list[Act]:
         what = body.get("words") or "its content was forgotten"
         words = _ACTS[event.kind].format(ref=body.get("routine", name), what=what)
         acts.append(Act(event.at, words, str(body.get("by", ""))))
-    return sorted(acts, key=lambda one: one.at, reverse=True)[:SHOWN_ACTS]
+    return sorted(acts, key=lambda one: one.at, reverse=True)
 
 
 # --- the form -------------------------------------------------------------------------------------
@@ -318,23 +295,13 @@ def _needs_code(routine: Routine) -> list[str]:
 # --- changes --------------------------------------------------------------------------------------
 
 
-class Change(NamedTuple):
-    """A change in words; `step` is the number of the step that it is about, or 0."""
-
-    step: int
-    name: str
-    words: str
-
-
 class DiffView(NamedTuple):
-    """The changes since a version: in words, and line by line."""
+    """The changes since a version: in words, and as the lines of a diff."""
 
     since: int
-    changes: Sequence[Change]
+    changes: Sequence[str]
     proof: str
-    blocks: Sequence[DiffBlock]
-    added: int
-    removed: int
+    lines: Sequence[str]
 
 
 def _diff(artefact: Artefact, versions: list[Artefact], against: int | None) -> DiffView | None:
@@ -347,23 +314,12 @@ def _diff(artefact: Artefact, versions: list[Artefact], against: int | None) -> 
     if other is None:
         return None
     old, new = routine_of(other), routine_of(artefact)
-    blocks = diff_of(texts_of(other)[ROUTINE], texts_of(artefact)[ROUTINE])
-    kinds = Counter(line.kind for block in blocks for line in block.lines)
-    said = [*changes(old, new), *file_changes(texts_of(other), texts_of(artefact))]
-    learnt = [_change(words, old, new) for words in said]
+    files, before = texts_of(artefact), texts_of(other)
+    was, now = (one[ROUTINE].splitlines()[:MOST_LINES] for one in (before, files))
+    lines = [*unified_diff(was, now, lineterm="")][2:]
     is_tried_again = old.trials.summary != new.trials.summary
     proof = proof_change(old.trials, new.trials) if is_tried_again else ""
-    return DiffView(other.version, learnt, proof, blocks, kinds["add"], kinds["del"])
-
-
-def _change(words: str, old: Routine, new: Routine) -> Change:
-    """Name the step that a change is about by its number."""
-    name, _, rest = words.partition(": ")
-    for routine in (new, old):
-        number = next((n for n, one in enumerate(routine.all_steps, 1) if one.id == name), 0)
-        if number and rest:
-            return Change(number, name, rest)
-    return Change(0, "", words)
+    return DiffView(other.version, [*changes(old, new), *file_changes(before, files)], proof, lines)
 
 
 # --- what a person does ---------------------------------------------------------------------------
@@ -372,98 +328,59 @@ def _change(words: str, old: Routine, new: Routine) -> Change:
 @post(f"{PAGES}/routine/run", include_in_schema=False)
 async def post_run(request: AnyRequest) -> Response[str]:
     """Run a routine with the submitted input, and go to the page of the run."""
-    form = await form_of(request)
-    service = service_of(request)
-    service.caller(request, "write").must_see(None)
-    ref = str(form.get("ref", ""))
-    if not ref:
-        raise InputError("the form has no routine", place="ref")
 
-    def work() -> Response[str]:
+    def act(service: Service, ref: str, form: Mapping[str, Any], _by: str) -> str:
         artefact = find_routine(service.store, ref)
+        if artefact.retired_at is not None:
+            raise UsageError(
+                "this version is not in use",
+                place=f"{artefact.name}@{artefact.version}",
+                fix="put it in use first, or run another version",
+            )
         fields = _fields(routine_of(artefact), texts_of(artefact))
-        try:
-            _refuse_out_of_use(artefact)
-            run_id = background_of(request).start(ref, read_fields(fields, form))
-        except EmError as problem:
-            given = {field.name: form.get(field.input_name, "") for field in fields}
-            return _show(request, service, ref, problem, given)
-        return go_to(address("/run", id=run_id))
+        run_id = background_of(request).start(ref, read_fields(fields, form))
+        return address("/run", id=run_id)
 
-    return await asyncio.to_thread(work)
+    return await _act(request, act)
 
 
-def _refuse_out_of_use(artefact: Artefact) -> None:
-    if artefact.retired_at is not None:
-        raise UsageError(
-            "this version is not in use",
-            place=f"{artefact.name}@{artefact.version}",
-            fix="put it in use first, or run another version",
-        )
-
-
-@post(f"{PAGES}/routine/strike", include_in_schema=False)
-async def post_strike(request: AnyRequest) -> Response[str]:
-    """Store a routine without some of its checks, and show the new version."""
+@post(f"{PAGES}/routine/{{done:str}}", include_in_schema=False)
+async def post_act(request: AnyRequest, done: FromPath[str]) -> Response[str]:
+    """Strike checks of a routine, accept, withdraw, retire or restore a version, and show it."""
 
     def act(service: Service, ref: str, form: Mapping[str, Any], by: str) -> str:
-        named = form.get("check", "")
-        checks = named if isinstance(named, list) else [named]
-        return service.memory.strike(ref, *map(str, checks), by=by).new
+        memory = service.memory
+        match done:
+            case "strike":
+                named = form.get("check", "")
+                checks = named if isinstance(named, list) else [named]
+                return shown(memory.strike(ref, *map(str, checks), by=by).new, "struck")
+            case "accept":
+                return shown(memory.accept(ref, by=by).routine, "accepted")
+            case "withdraw":
+                return shown(memory.withdraw(ref, by=by).routine, "withdrawn")
+            case "restore":
+                return shown(memory.restore(ref, by=by).routine, "restored")
+            case "retire":
+                name = find_routine(service.store, ref).name
+                for one in list(versions(service.store, name)) if form.get("all") else ():
+                    if one.retired_at is None:
+                        memory.retire(f"{one.name}@{one.version}", by=by)
+                return shown(memory.retire(ref, by=by).routine, "retired")
+        raise NotFound(f"there is no act {done[:40]!r}")
 
-    return await _act(request, "struck", act)
+    def shown(ref: str, how: str) -> str:
+        return address("/routine", ref=ref, done=how)
 
-
-@post(f"{PAGES}/routine/accept", include_in_schema=False)
-async def post_accept(request: AnyRequest) -> Response[str]:
-    """Accept a version: it is in use, and used by itself."""
-
-    def act(service: Service, ref: str, _form: Mapping[str, Any], by: str) -> str:
-        return service.memory.accept(ref, by=by).routine
-
-    return await _act(request, "accepted", act)
-
-
-@post(f"{PAGES}/routine/withdraw", include_in_schema=False)
-async def post_withdraw(request: AnyRequest) -> Response[str]:
-    """Take back that a version was accepted."""
-
-    def act(service: Service, ref: str, _form: Mapping[str, Any], by: str) -> str:
-        return service.memory.withdraw(ref, by=by).routine
-
-    return await _act(request, "withdrawn", act)
-
-
-@post(f"{PAGES}/routine/retire", include_in_schema=False)
-async def post_retire(request: AnyRequest) -> Response[str]:
-    """Take a version, or all of them, out of use."""
-
-    def act(service: Service, ref: str, form: Mapping[str, Any], by: str) -> str:
-        name = find_routine(service.store, ref).name
-        for one in list(versions(service.store, name)) if form.get("all") == "yes" else ():
-            if one.retired_at is None:
-                service.memory.retire(f"{one.name}@{one.version}", by=by)
-        return service.memory.retire(ref, by=by).routine
-
-    return await _act(request, "retired", act)
-
-
-@post(f"{PAGES}/routine/restore", include_in_schema=False)
-async def post_restore(request: AnyRequest) -> Response[str]:
-    """Put a retired version in use again."""
-
-    def act(service: Service, ref: str, _form: Mapping[str, Any], by: str) -> str:
-        return service.memory.restore(ref, by=by).routine
-
-    return await _act(request, "restored", act)
+    return await _act(request, act)
 
 
 Acting = Callable[[Service, str, Mapping[str, Any], str], str]
-"""Does something with a routine, for somebody, and returns the version to show."""
+"""Does something with a routine, for somebody, and returns the address to go to."""
 
 
-async def _act(request: AnyRequest, done: str, act: Acting) -> Response[str]:
-    """Do what a form asks for and show the routine, with the problem if it could not be done."""
+async def _act(request: AnyRequest, act: Acting) -> Response[str]:
+    """Do what a form asks for, or show the routine with the problem and what was given."""
     form = await form_of(request)
     service = service_of(request)
     caller = service.caller(request, "write")
@@ -474,21 +391,13 @@ async def _act(request: AnyRequest, done: str, act: Acting) -> Response[str]:
 
     def work() -> Response[str]:
         try:
-            shown = act(service, ref, form, caller.name)
+            return go_to(act(service, ref, form, caller.name))
         except EmError as problem:
-            return _show(request, service, ref, problem)
-        return go_to(address("/routine", ref=shown, done=done))
+            own = {name: one for name, one in form.items() if name.startswith(PREFIX)}
+            given = {name.removeprefix(PREFIX): one for name, one in own.items()}
+            return _show(request, service, ref, problem, given)
 
     return await asyncio.to_thread(work)
 
 
-HANDLERS = [
-    get_routines,
-    get_routine,
-    post_run,
-    post_strike,
-    post_accept,
-    post_withdraw,
-    post_retire,
-    post_restore,
-]
+HANDLERS = [get_routines, get_routine, post_run, post_act]

@@ -1,4 +1,4 @@
-"""Search over everything: traces, routines, runs, texts, lessons, subjects and more, in groups.
+"""Search over everything: subjects, traces, routines, runs, lessons and texts, in groups.
 
 Each group is found where it is stored: runs and traces among their newest summaries, texts and
 lessons in the index of words, the rest by name. So a search costs the same in a log of any size.
@@ -7,20 +7,19 @@ A group that was not searched to its end leads to the list, which goes on.
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import NamedTuple
 
 from litestar import Response, get
 
-from em.behaviour.cache import id_of, list_behaviours
 from em.heuristics.heuristic import find_heuristic
 from em.log.event import HEURISTIC_PREFIX, TRACE_PREFIX, run_stream
 from em.recall.search import LessonRecall, Recall
 from em.runner.card import list_routines
 from em.runner.history import RunKind, find_runs
 from em.serve.auth import PAGES, Caller
-from em.serve.pages.behaviours import title_of
 from em.serve.pages.subjects import find_subjects
-from em.serve.pages.view import address, navigation, page, parameter, short
+from em.serve.pages.view import address, page, parameter, short
 from em.serve.service import AnyRequest, Service, service_of
 from em.store.protocol import Passage, Within
 from em.traces.catalogue import MOST_SCANNED, list_traces, summaries_of
@@ -29,8 +28,6 @@ BELOW_BOX = 5
 """Results of a group below the box in the header."""
 ON_PAGE = 10
 """Results of a group on the page of a search."""
-BEFORE = 20
-"""Characters before the words that are shown with them, where they are not at the beginning."""
 LONGEST_ID = 80
 """Characters of the longest words that may be the id of a run or a trace."""
 
@@ -44,7 +41,7 @@ class Hit(NamedTuple):
     at: datetime | None = None
 
 
-class Group(NamedTuple):
+class HitGroup(NamedTuple):
     """Results of one kind. more: the address of the list that goes on, if there may be more."""
 
     name: str
@@ -56,34 +53,34 @@ class Search:
     """A search by one caller, who gets what the lists show them. most: results of a group."""
 
     def __init__(self, service: Service, caller: Caller, words: str, most: int) -> None:
-        self._memory, self._store = service.memory, service.store
-        self._caller, self._words, self._most = caller, words, most
+        self._store, self._caller, self._words, self._most = service.store, caller, words, most
+        self._may_be_id = len(words) <= LONGEST_ID and words.isprintable()
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[HitGroup]:
         """Return the groups that have results."""
-        parts: list[Callable[[], Group]] = [self._pages, self._subjects, self._traces]
+        parts: list[Callable[[], HitGroup]] = [self._subjects, self._traces]
         if self._caller.subjects is None:
-            parts += [self._routines, self._runs, self._workflows, self._behaviours]
+            parts += [
+                self._routines,
+                lambda: self._runs("Runs", "routine", "/runs"),
+                lambda: self._runs("Workflows", "workflow", "/workflows"),
+            ]
         parts += [self._lessons, self._texts]
         return [group for find in parts if (group := find()).hits]
 
-    def _group(self, name: str, hits: Iterable[Hit], more: str, *, is_cut: bool = False) -> Group:
+    def _group(
+        self, name: str, hits: Iterable[Hit], more: str, *, is_cut: bool = False
+    ) -> HitGroup:
         found = list(hits)
-        return Group(name, found[: self._most], more if is_cut or len(found) > self._most else "")
+        more = more if is_cut or len(found) > self._most else ""
+        return HitGroup(name, found[: self._most], more)
 
-    def _pages(self) -> Group:
-        begins = self._words.casefold()
-        pages = navigation(limited=self._caller.subjects is not None)
-        return Group(
-            "Pages", [Hit(name, path) for path, name in pages if name.casefold().startswith(begins)]
-        )
-
-    def _subjects(self) -> Group:
-        names = find_subjects(self._store, self._caller, self._words, self._most + 1)
+    def _subjects(self) -> HitGroup:
+        names = islice(find_subjects(self._store, self._caller, self._words), self._most + 1)
         hits = [Hit(name, address("/state", subject=name)) for name in names]
         return self._group("Subjects", hits, address("/state", q=self._words))
 
-    def _traces(self) -> Group:
+    def _traces(self) -> HitGroup:
         found = list_traces(
             self._store,
             subjects=self._caller.subjects,
@@ -94,31 +91,25 @@ class Search:
         named = summaries_of(self._store, [self._words]) if self._may_be_id else []
         seen = [one for one in named if self._caller.sees(one.subject)]
         hits = [
-            Hit(self._around(one.title), address("/trace", id=one.id), one.outcome, one.at)
+            Hit(short(one.title, 200), address("/trace", id=one.id), one.outcome, one.at)
             for one in (*seen, *found.traces)
         ]
         more = address("/traces", task=self._words)
         return self._group("Traces", hits, more, is_cut=found.older is not None)
 
-    def _routines(self) -> Group:
+    def _routines(self) -> HitGroup:
         hits = [
             Hit(one.name, address("/routine", ref=one.ref), short(one.about, 80), one.at)
             for one in list_routines(self._store, self._words)
         ]
         return self._group("Routines", hits, address("/routines", q=self._words))
 
-    def _runs(self) -> Group:
-        return self._runs_of("Runs", "routine", "/run")
-
-    def _workflows(self) -> Group:
-        return self._runs_of("Workflows", "workflow", "/workflow")
-
-    def _runs_of(self, name: str, kind: RunKind, path: str) -> Group:
+    def _runs(self, name: str, kind: RunKind, path: str) -> HitGroup:
         found = find_runs(self._store, kind, words=self._words, limit=self._most + 1)
         hits = {
             one.run_id: Hit(
                 one.stored or one.routine or one.run_id,
-                address(path, id=one.run_id),
+                address("/run", id=one.run_id),
                 one.status.replace("needs_input", "needs an answer"),
                 one.began,
             )
@@ -128,29 +119,19 @@ class Search:
             noun = "workflow" if kind == "workflow" else "run"
             for row in self._store.summaries.of([run_stream(self._words)]).values():
                 if row.noun == noun:
-                    hits[row.id] = Hit(row.name, address(path, id=row.id), row.status, row.at)
-        more = address(f"{path}s", q=self._words)
+                    hits[row.id] = Hit(row.name, address("/run", id=row.id), row.status, row.at)
+        more = address(path, q=self._words)
         return self._group(name, hits.values(), more, is_cut=found.older is not None)
 
-    def _behaviours(self) -> Group:
-        found = list_behaviours(self._store, words=self._words, limit=self._most + 1)
-        hits = [
-            Hit(title_of(one), address("/behaviour", id=id_of(one)), at=one.created_at)
-            for one in found.behaviours
-        ]
-        more = address("/behaviours", q=self._words)
-        return self._group("Behaviours", hits, more, is_cut=bool(found.further))
-
-    def _lessons(self) -> Group:
+    def _lessons(self) -> HitGroup:
         search, hits = LessonRecall(self._store), []
         scopes: Sequence[str | None] = self._caller.lesson_subjects or [None]
         for subject in scopes:
             for found in search(self._words, Within(subject, lessons=True), self._most + 1):
                 hits.append((found.score, found.passage.stream.removeprefix(HEURISTIC_PREFIX)))
         best = [lesson for _, lesson in sorted(hits, reverse=True)[: self._most + 1]]
-        return self._group(
-            "Lessons", map(self._lesson, best), address("/lessons", task=self._words)
-        )
+        more = address("/lessons", task=self._words)
+        return self._group("Lessons", map(self._lesson, best), more)
 
     def _lesson(self, lesson_id: str) -> Hit:
         found = find_heuristic(self._store, lesson_id)
@@ -158,24 +139,13 @@ class Search:
         title = lesson_id if lesson is None else f"{lesson.trigger} → {lesson.action}"
         return Hit(short(title, 200), address("/lesson", id=lesson_id))
 
-    def _texts(self) -> Group:
+    def _texts(self) -> HitGroup:
         """Find texts by their words alone: no embedder is asked while somebody types."""
         search, best = Recall(self._store), list[Passage]()
         for subject in [None] if self._caller.subjects is None else sorted(self._caller.subjects):
             best += search.recall(self._words, Within(subject), self._most + 1)
         best.sort(key=lambda one: -one.score)
         return self._group("Texts", map(_text, best), address("/recall", q=self._words))
-
-    def _around(self, text: str) -> str:
-        """Return the part of a text on one line that has the words, with a few before them."""
-        line = " ".join(text.split())
-        at = line.casefold().find(self._words.casefold())
-        first = line.rfind(" ", 0, at - BEFORE) + 1 if at > 2 * BEFORE else 0
-        return short(f"{'… ' if first else ''}{line[first:]}", 200)
-
-    @property
-    def _may_be_id(self) -> bool:
-        return len(self._words) <= LONGEST_ID and self._words.isprintable()
 
 
 def _text(passage: Passage) -> Hit:
@@ -187,7 +157,7 @@ def _text(passage: Passage) -> Hit:
     return Hit(short(passage.text, 200), leads_to, passage.subject or "", passage.at)
 
 
-def _groups(request: AnyRequest, most: int) -> tuple[str, list[Group]]:
+def _groups(request: AnyRequest, most: int) -> tuple[str, list[HitGroup]]:
     service = service_of(request)
     caller = service.caller(request)
     words = parameter(request, "q")

@@ -1,7 +1,6 @@
 """Pages of state: a subject's facts, histories, contradictions, records, rules and code; ask."""
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -9,16 +8,16 @@ from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 from litestar import Response, get, post
+from litestar.params import FromPath
 
 from em.errors import EmError, InputError, NotFound
 from em.log.event import RUN_PREFIX, EventQuery, subject_stream
 from em.runner.answers import json_or_text
 from em.serve.auth import PAGES
 from em.serve.pages.forms import form_of
-from em.serve.pages.records import Listing, Wanted, words
+from em.serve.pages.records import Listing, as_json, words
 from em.serve.pages.subjects import show_subjects
 from em.serve.pages.view import (
-    HEADERS,
     LONGEST_QUERY,
     address,
     go_to,
@@ -59,8 +58,7 @@ def get_state(request: AnyRequest) -> Response[str]:
     return _show(request, service, subject)
 
 
-CARRIED = ("as_of", "facts", "facts_page", "records", "record", "sort", "order")
-FILTER = ("where", "op", "value", "page")
+CARRIED = ("as_of", "facts", "facts_page", "records", "record", "value", "page")
 """Parameters of the address that links of the page carry on, beside the subject."""
 
 
@@ -73,13 +71,13 @@ class Here:
     @classmethod
     def of(cls, request: AnyRequest, subject: str) -> "Here":
         """Read the parameters of a request."""
-        return cls(subject, {name: parameter(request, name) for name in (*CARRIED, *FILTER)})
+        return cls(subject, {name: parameter(request, name) for name in CARRIED})
 
     @classmethod
     def back(cls, form: Mapping[str, Any], subject: str) -> "Here":
         """Return where a form was sent from; only names of ours count."""
         given = dict(parse_qsl(str(form.get("back", ""))[:LONGEST_QUERY]))
-        return cls(subject, {name: given.get(name, "") for name in (*CARRIED, *FILTER)})
+        return cls(subject, {name: given.get(name, "") for name in CARRIED})
 
     def __call__(self, path: str = "/state", **changes: Any) -> str:
         """Return the address with some parameters changed; empty ones are left out."""
@@ -111,7 +109,8 @@ def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
     state = _state(request, service, subject)
     sources = Sources(service)
     question, action = parameter(request, "ask"), parameter(request, "check")
-    listing = Listing(state, _wanted(request)) if state.collections else None
+    sought, chosen = parameter(request, "value"), parameter(request, "records")
+    listing = Listing(state, chosen, sought) if state.collections else None
     contradictions = state.conflicts()
     return page(
         request,
@@ -123,8 +122,8 @@ def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
         question=question,
         answer=_answer(request, service, subject, state.as_of) if question else None,
         profile=_profile(state, sources, parameter(request, "facts"), _page(request, "facts_page")),
-        table=None if listing is None else listing.table(),
-        counts=None if listing is None else _counts(state),
+        table=None if listing is None else listing.table(_page(request, "page")),
+        counts=[(name, len(state.collection(name))) for name in state.collections],
         record=_record(state, listing, sources, parameter(request, "record")),
         conflicts=[_conflict(state, one, sources) for one in contradictions if one.open][:OPEN],
         settled=[_conflict(state, one, sources) for one in contradictions if not one.open][
@@ -149,16 +148,6 @@ def _state(request: AnyRequest, service: Service, subject: str) -> State:
 
 def _page(request: AnyRequest, name: str) -> int:
     return whole_number(request, name) or 1
-
-
-def _wanted(request: AnyRequest) -> Wanted:
-    given = {name: parameter(request, name) for name in Wanted.__struct_fields__}
-    known = {name: text for name, text in given.items() if text and name != "page"}
-    return Wanted(page=_page(request, "page"), **known)
-
-
-def _counts(state: State) -> list[tuple[str, int]]:
-    return [(name, len(state.collection(name))) for name in state.collections]
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
@@ -294,7 +283,7 @@ def _facts(
             msgspec.structs.replace(
                 fact,
                 field=f"{type_.name.lower()}.{field.given}",
-                key=_json(key) if key else "",
+                key=as_json(key) if key else "",
                 why=why,
                 who="" if why is None else sources.who(why),
                 run="" if why is None else sources.run(why.event_ids[0]),
@@ -310,14 +299,10 @@ def _fact(field: FieldSchema, value: Any) -> Fact:
     return Fact(
         name=field.given,
         text=words(value),
-        given=_json(value),
+        given=as_json(value),
         is_text=annotation == "str" or annotation.startswith("Literal["),
         field=field.given,
     )
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value, enc_hook=str).decode()
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -392,13 +377,13 @@ def _conflict(state: State, one: Conflict, sources: Sources) -> Contradiction:
         field=one.field,
         name=one.field.partition(".")[2],
         of=", ".join(map(words, one.key)),
-        key=_json(one.key) if one.key else "",
+        key=as_json(one.key) if one.key else "",
         text=words(one.value),
         policy=one.policy,
         candidates=[
             Candidate(
                 words(some[0].value),
-                _json(some[0].value),
+                as_json(some[0].value),
                 not one.open and some[0].value == one.value,
                 [sources.past(entry) for entry in some[:PAST]],
             )
@@ -447,121 +432,76 @@ def _line(value: Any) -> str:
     return ", ".join(f"{name}: {words(one)}" for name, one in value.items())
 
 
-@get(f"{PAGES}/state/csv", include_in_schema=False, sync_to_thread=True)
-def get_csv(request: AnyRequest) -> Response[str]:
-    """Return the records that the page's filter leaves, all of them, as CSV."""
-    service = service_of(request)
-    subject = parameter(request, "subject")
-    service.caller(request).must_see(subject)
-    state = _state(request, service, subject)
-    if not state.collections:
-        raise NotFound(f"{subject!r} has no records", place="records")
-    listing = Listing(state, _wanted(request))
-    name = re.sub(r"[^A-Za-z0-9]+", "-", f"{subject}-{listing.name}").strip("-")[:80] or "records"
-    headers = {**HEADERS, "Content-Disposition": f'attachment; filename="{name}.csv"'}
-    return Response(listing.csv(), media_type="text/csv", headers=headers)
-
-
-@post(f"{PAGES}/checkpoint", include_in_schema=False)
-async def post_checkpoint(request: AnyRequest) -> Response[str]:
-    """Make a checkpoint of a subject."""
+@post(f"{PAGES}/state/{{act:str}}", include_in_schema=False)
+async def post_act(request: AnyRequest, act: FromPath[str]) -> Response[str]:
+    """Do what a person decides about a subject, compile its state, and show it."""
     form = await form_of(request)
-    service = service_of(request)
-    subject = str(form.get("subject", ""))
-    service.caller(request, "write").must_see(subject)
-    await asyncio.to_thread(service.memory.checkpoint, subject)
-    return go_to(address("/state", subject=subject))
+    service, subject = service_of(request), str(form.get("subject", ""))
+    caller = service.caller(request, "write")
+    caller.must_see(subject)
+    acts = {"checkpoint": lambda *_: None, "rule": _judge, "accept": _accept}
+    acts |= {"resolve": _resolve, "correct": _correct, "retract": _retract}
+    if act not in acts:
+        raise NotFound(f"there is no act {act[:40]!r}")
+
+    def work() -> Response[str]:
+        acts[act](service.memory.subjects, subject, form, caller.name)
+        service.memory.checkpoint(subject)
+        return go_to(Here.back(form, subject)())
+
+    return await asyncio.to_thread(work)
 
 
-@post(f"{PAGES}/rule", include_in_schema=False)
-async def post_rule(request: AnyRequest) -> Response[str]:
+Form = Mapping[str, Any]
+
+
+def _judge(subjects: Subjects, subject: str, form: Form, by: str) -> None:
     """Accept or reject a rule that a model derived."""
-    form = await form_of(request)
-    subjects, subject, by = _deciding(request, form)
     verdict: Verdict = "accepted" if form.get("verdict") == "accepted" else "rejected"
-    await asyncio.to_thread(subjects.judge, subject, str(form.get("rule", "")), verdict, by=by)
-    return go_to(address("/state", subject=subject))
+    subjects.judge(subject, str(form.get("rule", "")), verdict, by=by)
 
 
-@post(f"{PAGES}/accept", include_in_schema=False)
-async def post_accept(request: AnyRequest) -> Response[str]:
+def _accept(subjects: Subjects, subject: str, form: Form, by: str) -> None:
     """Let an observation count that anybody may have written."""
-    form = await form_of(request)
-    subjects, subject, by = _deciding(request, form)
-    await asyncio.to_thread(subjects.accept, subject, str(form.get("event", "")), by=by)
-    return await _decided(subjects, subject, form)
+    subjects.accept(subject, str(form.get("event", "")), by=by)
 
 
-@post(f"{PAGES}/resolve", include_in_schema=False)
-async def post_resolve(request: AnyRequest) -> Response[str]:
+def _resolve(subjects: Subjects, subject: str, form: Form, by: str) -> None:
     """Decide a field by one of the values that were observed, which the form has as JSON."""
-    form = await form_of(request)
-    subjects, subject, by = _deciding(request, form)
     try:
         value = msgspec.json.decode(str(form.get("value", "")))
     except msgspec.MsgspecError:
         value = None
     if value is None:
         raise InputError("expected a value as JSON", place="value")
-    field, event, key = str(form.get("field", "")), str(form.get("event", "")), _key_in(form)
-    decision = {"value": value, "event": event or None, "key": key, "by": by}
-    await asyncio.to_thread(subjects.resolve, subject, field, **decision)
-    return await _decided(subjects, subject, form)
+    event, field = str(form.get("event", "")) or None, str(form.get("field", ""))
+    subjects.resolve(subject, field, value=value, event=event, key=_key_in(form), by=by)
 
 
-@post(f"{PAGES}/correct", include_in_schema=False)
-async def post_correct(request: AnyRequest) -> Response[str]:
+def _correct(subjects: Subjects, subject: str, form: Form, by: str) -> None:
     """Correct a fact, or a field of a record without a key."""
-    form = await form_of(request)
-    subjects, subject, by = _deciding(request, form)
     field, text = str(form.get("field", "")), str(form.get("value", ""))
     value = text if form.get("as") == "text" else json_or_text(text)
     if form.get("record"):
-        await asyncio.to_thread(_correct_record, subjects, subject, form, {field: value}, by)
+        subjects.correct(subject, _record_in(subjects, subject, form), {field: value}, by=by)
     else:
-        key = _key_in(form)
-        await asyncio.to_thread(subjects.resolve, subject, field, value=value, key=key, by=by)
-    return await _decided(subjects, subject, form)
+        subjects.resolve(subject, field, value=value, key=_key_in(form), by=by)
 
 
-@post(f"{PAGES}/retract", include_in_schema=False)
-async def post_retract(request: AnyRequest) -> Response[str]:
+def _retract(subjects: Subjects, subject: str, form: Form, by: str) -> None:
     """Take back a fact, or a record without a key."""
-    form = await form_of(request)
-    subjects, subject, by = _deciding(request, form)
     if form.get("record"):
-        await asyncio.to_thread(_retract_record, subjects, subject, form, by)
-        form.pop("back", None)  # the record that the address names is gone
+        subjects.retract(subject, _record_in(subjects, subject, form), by=by)
     else:
-        what, key = str(form.get("field", "")), _key_in(form)
-        await asyncio.to_thread(subjects.retract, subject, what, key, by=by)
-    return await _decided(subjects, subject, form)
+        subjects.retract(subject, str(form.get("field", "")), _key_in(form), by=by)
 
 
-def _correct_record(
-    subjects: Subjects, subject: str, form: Mapping[str, Any], changes: Json, by: str
-) -> None:
-    subjects.correct(subject, _record_in(subjects, subject, form), changes, by=by)
+def _record_in(subjects: Subjects, subject: str, form: Form) -> Any:
+    listing = Listing(subjects.state(subject), str(form.get("collection", "")))
+    return listing.find(str(form.get("record", "")))
 
 
-def _retract_record(subjects: Subjects, subject: str, form: Mapping[str, Any], by: str) -> None:
-    subjects.retract(subject, _record_in(subjects, subject, form), by=by)
-
-
-def _record_in(subjects: Subjects, subject: str, form: Mapping[str, Any]) -> Any:
-    wanted = Wanted(records=str(form.get("collection", "")))
-    return Listing(subjects.state(subject), wanted).find(str(form.get("record", "")))
-
-
-def _deciding(request: AnyRequest, form: Mapping[str, Any]) -> tuple[Subjects, str, str]:
-    """Return the states, the subject, and who decides."""
-    service, subject = service_of(request), str(form.get("subject", ""))
-    caller = service.caller(request, "write")
-    caller.must_see(subject)
-    return service.memory.subjects, subject, caller.name
-
-
-def _key_in(form: Mapping[str, Any]) -> list[Any]:
+def _key_in(form: Form) -> list[Any]:
     """Return the key of a record, which the form has as JSON."""
     try:
         return msgspec.json.decode(str(form.get("key", "") or "[]"), type=list[Any])
@@ -569,19 +509,4 @@ def _key_in(form: Mapping[str, Any]) -> list[Any]:
         raise InputError("expected the key of a record as a JSON list", place="key") from None
 
 
-async def _decided(subjects: Subjects, subject: str, form: Mapping[str, Any]) -> Response[str]:
-    """Apply what a person decided, and show the page that it was decided on."""
-    await asyncio.to_thread(subjects.checkpoint, subject)
-    return go_to(Here.back(form, subject)())
-
-
-HANDLERS = [
-    get_state,
-    get_csv,
-    post_checkpoint,
-    post_rule,
-    post_accept,
-    post_resolve,
-    post_correct,
-    post_retract,
-]
+HANDLERS = [get_state, post_act]

@@ -1,15 +1,14 @@
-"""The list of subjects: by when something was recorded about them, by name, by events."""
+"""The list of subjects: those with news first, the others by name."""
 
 from collections.abc import Iterator
 from datetime import datetime
-from itertools import islice
 
 import msgspec
 from litestar import Response
 
 from em.log.event import MAX_NAME, SUBJECT_PREFIX, EventQuery, subject_stream
 from em.serve.auth import Caller
-from em.serve.pages.table import SORTED, Column, Filter, ListShape, ListView
+from em.serve.pages.table import Column, Filter, ListShape, ListView
 from em.serve.pages.view import page
 from em.serve.service import AnyRequest, Service
 from em.state.subjects import NEWS
@@ -21,13 +20,8 @@ LATELY = 1_000
 SUBJECTS = ListShape(
     "/state",
     "subjects",
-    (
-        Column("Subject", "name"),
-        Column("Events", "events", is_number=True),
-        Column("Last recorded", "at"),
-    ),
+    (Column("Subject"), Column("Events", is_number=True), Column("Last recorded")),
     (Filter("q", "Name", "words", is_first=True),),
-    "at",
 )
 
 
@@ -40,42 +34,33 @@ class SubjectRow(msgspec.Struct, frozen=True):
 
 
 def show_subjects(request: AnyRequest, service: Service, caller: Caller) -> Response[str]:
-    """Show the subjects that the caller may see: searched, sorted, page by page."""
+    """Show the subjects that the caller may see: searched, page by page."""
     view = ListView(SUBJECTS, request)
-    names = find_subjects(service.store, caller, view.get("q"), SORTED + 1)
-    view.is_cut = len(names) > SORTED
-    places = {name: place for place, name in enumerate(names[:SORTED])}
-    keys = {
-        "name": str.casefold,
-        "events": lambda name: service.store.head(subject_stream(name))[0],
-        "at": lambda name: -places[name],
-    }
-    found = [_row(service.store, name) for name in view.page_of_all(places, keys)]
+    names = view.page_of(find_subjects(service.store, caller, view.get("q")))
+    found = [_row(service.store, name) for name in names]
     return page(request, "subjects.html", view=view, subjects=found)
 
 
-def find_subjects(store: Store, caller: Caller, words: str, limit: int) -> list[str]:
-    """Return the subjects whose name contains the words, those with news first.
+def find_subjects(store: Store, caller: Caller, words: str) -> Iterator[str]:
+    """Yield the subjects whose name contains the words, those with news first.
 
     The others come by name, found by how their names begin.
     """
-    if caller.subjects is not None:
-        each: Iterator[str] = iter(sorted(caller.subjects))
-    else:
-        each = _known(store, words)
-    wanted = words.casefold()
-    fitting = (name for name in dict.fromkeys(each) if wanted in name.casefold())
-    return list(islice(fitting, limit))
+    each = _known(store, words) if caller.subjects is None else iter(sorted(caller.subjects))
+    wanted, seen = words.casefold(), set[str]()
+    for name in each:
+        if name not in seen and wanted in name.casefold():
+            seen.add(name)
+            yield name
 
 
 def _known(store: Store, words: str) -> Iterator[str]:
     news = store.rows(EventQuery(kinds=NEWS, limit=LATELY, newest=True))
     yield from (row.subject for row in reversed(list(news)) if row.subject)
-    begins = dict.fromkeys((words, words.lower(), words.capitalize(), words.title()))
-    for prefix in begins:
+    for prefix in dict.fromkeys((words, words.lower(), words.capitalize(), words.title())):
         if len(prefix) <= MAX_NAME and "\0" not in prefix:
             found = store.streams(SUBJECT_PREFIX + prefix)
-            yield from (name.removeprefix(SUBJECT_PREFIX) for name in islice(found, SORTED + 1))
+            yield from (name.removeprefix(SUBJECT_PREFIX) for name in found)
 
 
 def _row(store: Store, name: str) -> SubjectRow:

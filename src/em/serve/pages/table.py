@@ -1,13 +1,13 @@
-"""Lists on pages: filters, order and place in the address, and one page of rows.
+"""Lists on pages: filters and place in the address, and one page of rows, the newest first.
 
-Every list is a `ListShape`; a `ListView` is what the address of a request asks of it. A list in its
-own order goes on by the key of its last row, so a page costs what it shows. Sorted by another
-column it shows the newest rows only (`SORTED`), and says so.
+Every list is a `ListShape`; a `ListView` is what the address of a request asks of it. A list goes
+on behind the last row of a page, so a page costs what it shows.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from itertools import islice
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from em.errors import InputError
 from em.serve.auth import Caller
@@ -17,8 +17,6 @@ from em.values.times import moment
 
 ROWS = 25
 """Rows of a page."""
-SORTED = 1_000
-"""The newest rows that a list sorts by another column than its own."""
 
 T = TypeVar("T")
 
@@ -45,28 +43,23 @@ SINCE, UNTIL = Filter("since", "Since", "time"), Filter("until", "Until", "time"
 
 
 class Column(NamedTuple):
-    """A column of a list. sort: what the address calls its order; empty if it has none."""
+    """A column of a list."""
 
     label: str
-    sort: str = ""
     is_number: bool = False
 
 
 class ListShape(NamedTuple):
-    """A list: its page, the word for its rows, its columns and filters.
-
-    order: the column whose order is the list's own, newest or largest first.
-    """
+    """A list: its page, the word for its rows, its columns and filters."""
 
     path: str
     noun: str
     columns: Sequence[Column]
     filters: Sequence[Filter]
-    order: str
 
 
 def of_one_subject(shape: ListShape, caller: Caller) -> ListShape:
-    """Return a list of which a caller who is limited to subjects sees one subject at a time."""
+    """Force the subject filter for callers whose token is limited to subjects."""
     if caller.subjects is None:
         return shape
     own = SUBJECT._replace(options=sorted(caller.subjects), is_first=True, is_needed=True)
@@ -74,66 +67,18 @@ def of_one_subject(shape: ListShape, caller: Caller) -> ListShape:
     return shape._replace(filters=fields)
 
 
-class Found(NamedTuple, Generic[T]):
-    """Rows in the order in which they were read.
-
-    first: the place of the first. further: where to go on; empty if nothing is left.
-    """
-
-    rows: Sequence[T]
-    first: str
-    further: str
-
-
-Read = Callable[[str, bool, int], Found[T]]
-"""Reads rows behind a place, the smallest first or not, at most so many."""
-
-
-def numbered(read: Callable[[int, int], Sequence[T]]) -> Read[T]:
-    """Return how to read a list whose places are the numbers of its rows, the first is 0.
-
-    read: returns the rows from a number on, at most so many.
-    """
-
-    def found(place: str, is_back: bool, limit: int) -> Found[T]:
-        number = row_number(place)
-        if is_back:
-            first = max(0, number - limit)
-            return Found(read(first, number - first)[::-1], str(number), str(first or ""))
-        rows = read(number, limit + 1)
-        further = str(number + limit) if len(rows) > limit else ""
-        return Found(rows[:limit], str(number), further)
-
-    return found
-
-
-def row_number(place: str) -> int:
-    """Return the number of the row at which a page begins; 0 for the first page."""
-    if place and not (place.isdecimal() and len(place) < 10):
-        raise InputError(
-            f"expected the number of a row, got {place[:40]!r}",
-            place="cursor",
-            fix="leave it out for the first page",
-        )
-    return int(place or 0)
-
-
 class ListView:
-    """A list as the address of a request asks for it."""
+    """A list as the address of a request asks for it.
+
+    cursor: where the page begins; empty for the first. next: the address of the next page.
+    """
 
     def __init__(self, shape: ListShape, request: AnyRequest) -> None:
         self.shape = shape
         given = {one.name: _value(request, one) for one in shape.filters}
         self.chosen = {name: value for name, value in given.items() if value}
-        sorts = [one.sort for one in shape.columns if one.sort]
-        self.sort = _one_of(request, "sort", sorts) or shape.order
-        self.is_ascending = _one_of(request, "order", ("asc", "desc")) == "asc"
-        self.cursor, self._is_back = parameter(request, "cursor"), bool(parameter(request, "back"))
-        self.previous = self.next = ""
-        """The addresses of the pages before and after this one."""
-        self.is_cut = False
-        """Whether only the newest rows were sorted, as many as `most`."""
-        self.most = SORTED
+        self.cursor = parameter(request, "cursor")
+        self.next = ""
 
     def get(self, name: str) -> str:
         """Return the value of a filter, or an empty string."""
@@ -145,106 +90,41 @@ class ListView:
 
     def address(self, **changed: Any) -> str:
         """Return the address of the first page, with some parameters changed."""
-        order = "asc" if self.is_ascending else ""
-        sort = "" if self.sort == self.shape.order else self.sort
-        return address(self.shape.path, **{**self.chosen, "sort": sort, "order": order, **changed})
+        return address(self.shape.path, **{**self.chosen, **changed})
 
-    def sorted_by(self, column: Column) -> str:
-        """Return the address of the list in the order of a column; the other way if it has it."""
-        is_same = column.sort == self.sort
-        # A click on a column of numbers or times shows the largest first, on a text the first.
-        is_plain = column.is_number or column.sort == self.shape.order
-        ascending = not self.is_ascending if is_same else not is_plain
-        sort = "" if column.sort == self.shape.order else column.sort
-        return self.address(sort=sort, order="asc" if ascending else "")
-
-    def direction(self, column: Column) -> str:
-        """Return the value of `aria-sort` for a column."""
-        if column.sort != self.sort:
-            return "none"
-        return "ascending" if self.is_ascending else "descending"
-
-    def page(
-        self, read: Read[T], keys: Mapping[str, Callable[[T], Any]] | None = None
-    ) -> Sequence[T]:
-        """Return the rows of the page, and set the addresses of those before and after it.
-
-        keys: by what to sort for the columns other than the list's own.
-        """
-        key = (keys or {}).get(self.sort)
-        if key is None:
-            return self._by_place(read)
-        found = read("", False, SORTED)
-        self.is_cut = bool(found.further)
-        return self._by_number(sorted(found.rows, key=key, reverse=not self.is_ascending))
-
-    def page_of_all(
-        self, rows: Iterable[T], keys: Mapping[str, Callable[[T], Any]] | None = None
-    ) -> Sequence[T]:
-        """Return the rows of the page of a list that is read whole; without keys as they come."""
-        if keys is None:
-            return self._by_number(list(rows))
-        return self._by_number(sorted(rows, key=keys[self.sort], reverse=not self.is_ascending))
+    def go_on(self, rows: Sequence[T], further: object | None) -> Sequence[T]:
+        """Return the rows of the page, and note the place behind the last of them."""
+        self.next = self.address(cursor=further) if further else ""
+        return rows
 
     @property
-    def first_row(self) -> int:
-        """The number of the first row of the page, in a list that is read whole."""
-        return row_number(self.cursor)
+    def number(self) -> int:
+        """The cursor of a list whose places are numbers; 0 for its beginning."""
+        if self.cursor and not (self.cursor.isdecimal() and len(self.cursor) <= 18):
+            raise InputError(
+                f"cursor must be a number, got {self.cursor[:40]!r}",
+                place="cursor",
+                fix="leave it out for the first page",
+            )
+        return int(self.cursor or 0)
 
-    def _by_place(self, read: Read[T]) -> Sequence[T]:
-        if self._is_back and self.cursor:
-            found = read(self.cursor, not self.is_ascending, ROWS)
-            if found.further:
-                self.previous = self.address(cursor=found.further, back=1)
-                self.next = self.address(cursor=found.first)
-                return found.rows[::-1]
-            self.cursor = ""  # these are the first rows: fill the first page
-        found = read(self.cursor, self.is_ascending, ROWS)
-        if self.cursor:
-            back = {"cursor": found.first, "back": 1} if found.first else {}
-            self.previous = self.address(**back)
-        if found.further:
-            self.next = self.address(cursor=found.further)
-        return found.rows
-
-    def _by_number(self, rows: Sequence[T]) -> Sequence[T]:
-        """Return a page of rows that are all there. The place is the number of its first row."""
-        first = self.first_row
-        if first:
-            self.previous = self.address(cursor=max(0, first - ROWS) or "")
-        if first + ROWS < len(rows):
-            self.next = self.address(cursor=first + ROWS)
-        return rows[first : first + ROWS]
+    def page_of(self, rows: Iterable[T]) -> Sequence[T]:
+        """Return the page of a list that is read from its beginning."""
+        first = self.number
+        found = list(islice(rows, first, first + ROWS + 1))
+        return self.go_on(found[:ROWS], first + ROWS if len(found) > ROWS else None)
 
 
 def _value(request: AnyRequest, one: Filter) -> str:
-    if one.kind == "choice":
-        return _one_of(request, one.name, one.options)
     text = parameter(request, one.name)
+    if one.kind == "choice" and text and text not in one.options:
+        raise InputError(
+            f"expected one of {', '.join(one.options)}; got {text[:40]!r}",
+            place=one.name,
+            fix="choose one of them, or leave it out",
+        )
     if one.is_needed and not text:
         return next(iter(one.options), "")
     if one.kind == "time" and text:
         moment(text, one.name)
     return text
-
-
-def _one_of(request: AnyRequest, name: str, options: Sequence[str]) -> str:
-    text = parameter(request, name)
-    if text and text not in options:
-        raise InputError(
-            f"expected one of {', '.join(options)}; got {text[:40]!r}",
-            place=name,
-            fix="choose one of them, or leave it out",
-        )
-    return text
-
-
-def place_of_event(place: str) -> int:
-    """Return the number of an event at which a list goes on; 0 for its beginning."""
-    if place and not (place.isdecimal() and len(place) <= 18):
-        raise InputError(
-            f"expected the number of an event, got {place[:40]!r}",
-            place="cursor",
-            fix="leave it out for the first page",
-        )
-    return int(place or 0)

@@ -37,7 +37,6 @@ NAVIGATION = [
     ("/runs", "Runs", True),
     ("/traces", "Traces", False),
     ("/routines", "Routines", True),
-    ("/behaviours", "Behaviours", True),
     ("/workflows", "Workflows", True),
     ("/state", "State", False),
     ("/recall", "Recall", False),
