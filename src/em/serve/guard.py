@@ -48,9 +48,8 @@ from em.errors import (
 from em.redaction.redactor import Redactor
 from em.serve.auth import LOGIN, PAGES, STATIC, Caller, Hosts, Sessions, Tokens, cookie_in
 from em.settings import ApiSettings
-from em.values.ids import new_id
-from em.values.paths import shown_json
-from em.values.times import now
+from em.values.files import shown_json
+from em.values.times import new_id, now
 
 _STATUS: tuple[tuple[type[EmError], int], ...] = (
     (NotFound, 404),

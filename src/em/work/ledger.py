@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from em.errors import StoreUnreachable, UsageError
 from em.store.session import SqlSession, delete, select
 from em.store.sqlite import FileConnection, FileConnections, enter_wal
-from em.values.paths import is_unicode
+from em.values.files import is_unicode
 from em.values.times import now_micros
 from em.work.job import State
 

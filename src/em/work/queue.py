@@ -21,12 +21,11 @@ from em.runner.cancellation import cancel_runs
 from em.runner.history import read_run
 from em.runner.package import find_routine
 from em.settings import Settings, WorkSettings
-from em.state.portions import subjects_of
+from em.state.subjects import subjects_of
 from em.store import redactor_of
 from em.store.preparation import refuse_secret_name
 from em.values.canonical import Json
-from em.values.ids import made_at, new_id, new_ids
-from em.values.times import from_micros, now_micros
+from em.values.times import from_micros, made_at, new_id, new_ids, now_micros
 from em.work.job import (
     EVERYTHING_ELSE,
     OVER,

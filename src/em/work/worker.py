@@ -35,11 +35,9 @@ from em.runner.history import read_run
 from em.runner.journal import how_to_resume
 from em.runner.package import kept_routines
 from em.settings import Settings, WorkSettings
-from em.state.portions import MANY_EVENTS
-from em.values.canonical import Json
-from em.values.ids import new_id
-from em.values.structs import prepare_structs
-from em.values.times import parse_duration
+from em.state.subjects import MANY_EVENTS
+from em.values.canonical import Json, prepare_structs
+from em.values.times import new_id, parse_duration
 from em.work.job import (
     EVERYTHING_ELSE,
     Item,

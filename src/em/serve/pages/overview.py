@@ -23,8 +23,7 @@ from em.serve.pages.subjects import show_subjects
 from em.serve.pages.view import address, page
 from em.serve.service import AnyRequest, service_of
 from em.store.protocol import Store
-from em.values.ids import made_at
-from em.values.times import now
+from em.values.times import made_at, now
 
 DAYS = 30
 """Days whose runs are counted and drawn."""

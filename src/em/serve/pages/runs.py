@@ -40,8 +40,7 @@ from em.serve.pages.view import address, go_to, page, parameter
 from em.serve.service import AnyRequest, Service, service_of
 from em.store.protocol import Store
 from em.values.canonical import Json
-from em.values.ids import new_id
-from em.values.times import now
+from em.values.times import new_id, now
 from em.workflows.inspection import PastWorkflow, view_of
 
 AT_ONCE = 8
