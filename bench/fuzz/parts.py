@@ -217,9 +217,8 @@ class Routines(Part):
         self._show(folder)
 
     def _show(self, folder: Path) -> None:
-        from em.runner.card import CardBox
+        from em.runner.card import CardBox, public_form
         from em.runner.package import files_in, keep_routine, opened
-        from em.runner.public_form import public_form
 
         with Memory(":memory:") as memory:
             kept = keep_routine(memory.store, files_in(folder), [])

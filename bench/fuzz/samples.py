@@ -165,7 +165,6 @@ workflows:
       - name: research
         for_each: params.sources
         as: source
-        parallel: 2
         inputs: {prompt: "What does the {{ source }} say about {{ params.topic }}?"}
       - name: questions
         memory: {needs: [user_prompt, tool_output(research), "recall(params.topic, 3)"]}

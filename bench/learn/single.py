@@ -20,7 +20,7 @@ from bench.figure import Figure
 from bench.single.__main__ import cases
 from bench.single.case import Case, Run, Tools
 from em.compiler.checks import checks_of_reason, struck
-from em.runner.reason import Reason
+from em.runner.run import Reason
 
 MOST_STRIKES = 2
 HALVES = ("developed on", "held out")

@@ -27,7 +27,7 @@ from bench.series.projects import (
 )
 from em import Memory
 from em.errors import EmError
-from em.runner.reason import Reason
+from em.runner.run import Reason
 from em.settings import AllowSettings
 
 ALLOWED = AllowSettings(

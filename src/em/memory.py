@@ -36,14 +36,12 @@ if TYPE_CHECKING:
     from em.recall.embed import Progress as EmbedProgress
     from em.recall.rank import Rerank
     from em.recall.search import Recall, Recalled
-    from em.runner.acceptance import Standing
     from em.runner.engine import RunOptions
     from em.runner.machine import AutoFix
     from em.runner.package import KeptRoutine
-    from em.runner.prepared import Prepared
-    from em.runner.retirement import InUse
     from em.runner.routine import Routine
-    from em.runner.run import Asks, RunResult
+    from em.runner.run import Asks, Prepared, RunResult
+    from em.runner.standing import InUse, Standing
     from em.runner.tools import Tools
     from em.state.questions import Answer
     from em.state.rules import Alert
@@ -343,8 +341,8 @@ class Memory:
 
         routine: `name@version`; or `name` for the version in use, or for the newest if none is.
         """
-        from em.runner.acceptance import standing_of
         from em.runner.package import current_version, find_routine
+        from em.runner.standing import standing_of
 
         found = find_routine if "@" in routine else current_version
         return standing_of(self.store, found(self.store, routine))
@@ -404,7 +402,7 @@ class Memory:
         Its proof and its recordings decide again. A version that was put in use by accepting it is
         proposed again.
         """
-        from em.runner.acceptance import withdraw
+        from em.runner.standing import withdraw
 
         return withdraw(self.store, routine, by=by)
 
@@ -413,7 +411,7 @@ class Memory:
 
         by: who does it, as the log says. `restore` undoes it.
         """
-        from em.runner.retirement import retire
+        from em.runner.standing import retire
 
         return retire(self.store, routine, by=by)
 
@@ -422,7 +420,7 @@ class Memory:
 
         One that never was in use is accepted instead: it raises NeverInUse (`never_in_use`).
         """
-        from em.runner.retirement import restore
+        from em.runner.standing import restore
 
         return restore(self.store, routine, by=by)
 
@@ -707,7 +705,7 @@ class Memory:
         It returns the output, and raises RunNotDone (`run_not_done`) if the run does not end well.
         No run waits for an answer: one that would ask hands over, or fails after a write.
         """
-        from em.runner.callable import as_function
+        from em.runner.agent_reply import as_function
         from em.runner.package import find_routine, routine_of
 
         kept = routine_of(find_routine(self.store, name))
@@ -747,7 +745,7 @@ class Memory:
         tools: the tools that the routines call. names: only these routines.
         """
         from em.compiler.toolset import Callables, tools_of
-        from em.runner.callable import as_function
+        from em.runner.agent_reply import as_function
         from em.runner.package import find_routine, routine_of
 
         if names is None:
@@ -798,7 +796,7 @@ class Memory:
 
         What was done stays done. by: who wants it, for the log. Raises UsageError if it is over.
         """
-        from em.runner.cancellation import cancel_run
+        from em.runner.history import cancel_run
 
         cancel_run(self.store, run_id, by=by)
 

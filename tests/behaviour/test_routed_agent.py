@@ -18,7 +18,7 @@ from em.compiler.growth import Growth
 from em.compiler.match import Found, Match
 from em.errors import LlmUnavailable, NoEffect, OutcomeUnknown, RunNotDone, UsageError
 from em.llm import ScriptedClient
-from em.runner import commitment
+from em.runner import preparation
 from em.runner.history import find_runs
 from em.runner.package import find_routine, keep_routine, kept_routines, texts_of
 from em.settings import Settings
@@ -503,7 +503,7 @@ def test_what_changes_between_the_word_and_the_write_is_left_to_the_agent(
 def test_a_plan_that_expired_while_the_model_thought_is_left_to_the_agent(
     memory: Memory, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commitment, "KEPT_FOR", timedelta(0))
+    monkeypatch.setattr(preparation, "KEPT_FOR", timedelta(0))
     client = ScriptedClient([read_with("if it is still in the shop"), word(yes=True)])
     agent = memory.agent(lambda request: "by hand", shop.tools, client=client)
     assert agent(CONDITION) == "by hand"

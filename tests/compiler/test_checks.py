@@ -21,7 +21,7 @@ from em.compiler.checks import (
 from em.errors import NotFound, UsageError
 from em.log.event import EventQuery
 from em.runner.package import find_routine, keep_routine, routine_of, texts_of
-from em.runner.reason import Reason, context_of_misfit
+from em.runner.run import Reason, context_of_misfit
 from em.values.json_schema import MOST_MISFITS, misfit
 
 

@@ -231,7 +231,6 @@ def test_a_value_whose_step_was_skipped_reaches_no_tool(routine: Any) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("parallel", "3"),
         ("retry", "{attempts: 2}"),
         ("timeout", "0.5"),
         ("idempotency_key", '"{{ x }}"'),
@@ -254,7 +253,7 @@ def test_what_only_the_runner_does_is_refused_with_its_step(
 def test_every_field_of_a_step_is_printed_or_refused() -> None:
     """A new field is decided here: a script that ignores it would do something else."""
     known = """id type description when save_as for_each as retry on_error checks effect expect
-        held tool args function check message value over steps max prompt parallel timeout
+        held tool args function check message value over steps max prompt timeout
         idempotency_key"""
     fields = {one for step in get_args(Step) for one in step.__struct_encode_fields__}
     assert fields <= {*known.split()}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from em.runner.public_form import public_form
+from em.runner.card import public_form
 from recorded_world import World
 
 DAYS = ("2025-08-01", "2025-08-02", "2025-08-03", "2025-08-04")

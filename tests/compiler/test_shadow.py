@@ -13,8 +13,8 @@ from em import AsyncMemory, Memory, recorded_tool
 from em.compiler import shadow as shadow_module
 from em.compiler.shadow import Shadow, ShadowReport, shadow_report
 from em.errors import NotFound, UsageError
-from em.runner.acceptance import accept
 from em.runner.package import keep_routine
+from em.runner.standing import accept
 from em.store.log import Log
 from em.store.protocol import Store
 from em.traces.record import Recording

@@ -55,7 +55,7 @@ def test_a_tools_own_timeout_counts_also_above_the_usual_one(
     assert "0.05 s" in late.message, "the shorter of the two"
 
 
-CALLS = ["", ", timeout: 30", ", for_each: [1, 2, 3], parallel: 2", ", for_each: [1, 2]"]
+CALLS = ["", ", timeout: 30", ", for_each: [1, 2]"]
 
 
 @pytest.mark.parametrize("more", [*CALLS, CALLS[2] + ", timeout: 30"])
@@ -129,51 +129,7 @@ def test_a_call_that_was_left_behind_does_not_keep_the_run(run: Run) -> None:
     assert ended == ["run"]
 
 
-EACH = (
-    "  - {id: a, type: tool.call, tool: t, effect: read, for_each: [1, 2, 3], parallel: 3,"
-    ' args: {n: "{{ item }}"}'
-)
-
-
-@pytest.mark.parametrize("bad", [{1, 2, 3}, {2}])
-@pytest.mark.parametrize("journalled", [True, False])
-def test_a_step_that_fails_in_parallel_is_told_once(
-    run: Run, store: Store, bad: set[int], journalled: bool
-) -> None:
-    def act(n: int) -> int:
-        if n in bad:
-            raise ValueError(f"no {n}")
-        return n
-
-    told: list[tuple[str, str]] = []
-    result = run(
-        EACH + "}\n",
-        {"t": act},
-        store=store if journalled else None,
-        on_step=lambda report: told.append((report.id, report.status)),
-    )
-    assert [(step.id, step.status) for step in result.steps] == [("a", "failed")]
-    assert told == [("a", "failed")]
-
-
-def test_a_step_that_succeeds_in_parallel_is_told_once_and_what_was_mended_with_it(
-    run: Run, store: Store
-) -> None:
-    assert [s.status for s in run(EACH + "}\n", {"t": lambda n: n}).steps] == ["done"]
-    tries: list[int] = []
-
-    def flaky(n: int) -> int:
-        tries.append(n)
-        if n == 2 and tries.count(2) == 1:
-            raise ValueError("once")
-        return n
-
-    steps = run(EACH + ", retry: {attempts: 2, backoff: 0}}\n", {"t": flaky}, store=store).steps
-    assert sorted((step.status, step.attempts) for step in steps) == [("done", 1), ("done", 2)]
-
-
-@pytest.mark.parametrize("more", ["", ", parallel: 3"])
-def test_attempts_are_as_many_in_parallel(run: Run, more: str) -> None:
+def test_a_retry_makes_as_many_attempts_as_it_says(run: Run) -> None:
     calls: list[int] = []
 
     def broken() -> None:
@@ -181,7 +137,7 @@ def test_attempts_are_as_many_in_parallel(run: Run, more: str) -> None:
         raise ValueError
 
     retry = ", effect: read, retry: {attempts: 2, backoff: 0}, on_error: continue, for_each: [1]"
-    run(f"  - {{id: a, type: tool.call, tool: t{retry}{more}}}\n", {"t": broken})
+    run(f"  - {{id: a, type: tool.call, tool: t{retry}}}\n", {"t": broken})
     assert len(calls) == 2
 
 

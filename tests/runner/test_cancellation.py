@@ -10,10 +10,8 @@ import pytest
 
 from em import AsyncMemory, Memory
 from em.errors import Cancelled, Conflict, RoutineError, UsageError
-from em.runner.cancellation import cancel_run
 from em.runner.engine import resume_run, run_routine
-from em.runner.history import find_runs, read_run
-from em.runner.retry import retry_problem
+from em.runner.history import cancel_run, find_runs, read_run, retry_problem
 from em.runner.run import RunResult
 from em.store.protocol import Store
 from em.store.sqlite import SqliteStore

@@ -10,9 +10,15 @@ from em import Memory
 from em.errors import NotAllowed, RoutineError
 from em.runner.engine import run_routine
 from em.runner.tools import ToolRegistry
-from em.runner.tools.coding import Files, FileToolFailed, coding_tool, command_of, plain_edit
-from em.runner.tools.command_paths import check_paths
-from em.runner.tools.patch import BadPatch
+from em.runner.tools.coding import (
+    BadPatch,
+    Files,
+    FileToolFailed,
+    coding_tool,
+    command_of,
+    plain_edit,
+)
+from em.runner.tools.shell import check_paths
 from em.settings import AllowSettings
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from em.errors import ExpressionError
 from em.runner.expressions import language
-from em.runner.expressions.direct import compile_direct
 from em.runner.expressions.functions import FUNCTIONS
 from em.runner.expressions.language import (
+    compile_direct,
     compile_expression,
     compile_value,
     names_in,
@@ -207,7 +207,7 @@ def test_a_comparison_with_listed_values_needs_no_jinja_and_says_the_same(
     source: str, held: Any
 ) -> None:
     text = source.format('["open", "code", 1, 2.5, none, "say \\"it\\""]')
-    native = compile_direct(text, "here", language._compile_reference)
+    native = compile_direct(text, "here")
     assert native is not None
     assert native({"x": {"a": held}}) == language._jinja().expression(text, "here")(
         {"x": {"a": held}}
@@ -218,7 +218,7 @@ def test_a_comparison_with_listed_values_needs_no_jinja_and_says_the_same(
 
 @pytest.mark.parametrize("y", ["open", 1, None])
 def test_a_list_with_values_of_the_scope_needs_no_jinja_and_says_the_same(y: Any) -> None:
-    native = compile_direct('x in [y, "shut"]', "here", language._compile_reference)
+    native = compile_direct('x in [y, "shut"]', "here")
     assert native is not None
     for x in ("open", "shut", 1, True, None):
         scope = {"x": x, "y": y}
@@ -227,7 +227,7 @@ def test_a_list_with_values_of_the_scope_needs_no_jinja_and_says_the_same(y: Any
 
 @pytest.mark.parametrize("source", ["x in y | list", "x in [1] and y | length", "x in (1, 2)"])
 def test_other_lists_are_left_to_jinja(source: str) -> None:
-    assert compile_direct(source, "here", language._compile_reference) is None
+    assert compile_direct(source, "here") is None
 
 
 LAMPS = {

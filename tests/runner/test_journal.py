@@ -115,12 +115,11 @@ def test_a_prompt_waits_in_the_journal_until_it_is_answered(tmp_path: Path) -> N
     assert called == [1]
 
 
-@pytest.mark.parametrize("parallel", [1, 3])
-def test_each_item_of_a_loop_is_kept_by_itself(tmp_path: Path, parallel: int) -> None:
+def test_each_item_of_a_loop_is_kept_by_itself(tmp_path: Path) -> None:
     folder = simple(
         tmp_path,
         '  - {id: a, type: tool.call, tool: act, for_each: "{{ xs }}", as: x, save_as: out,'
-        f' parallel: {parallel}, args: {{x: "{{{{ x }}}}"}}, effect: read}}\n'
+        ' args: {x: "{{ x }}"}, effect: read}\n'
         "  - {id: b, type: tool.call, tool: stop, effect: read}\n"
         '  - {id: c, type: return, value: "{{ out }}"}\n',
     )

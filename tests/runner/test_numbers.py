@@ -83,8 +83,7 @@ STEPS = [
     '  - {id: b, type: return, value: "{{ r * 1.5 }}"}\n',
     '  - {id: b, type: assert, check: r < 0, message: "{{ r }} is too much"}\n',
     '  - {id: b, type: tool.call, tool: echo, args: {x: ["{{ r }}"]}}\n',
-    '  - {id: b, type: tool.call, tool: echo, for_each: ["{{ r }}"], parallel: 2,'
-    ' args: {x: "{{ item }}"}}\n',
+    '  - {id: b, type: tool.call, tool: echo, for_each: ["{{ r }}"], args: {x: "{{ item }}"}}\n',
 ]
 
 

@@ -11,7 +11,7 @@ from em.errors import InvalidRoutine, RoutineError
 from em.runner.engine import arun_routine, run_routine
 from em.runner.package import load_program
 from em.runner.preparation import prepare_routine
-from em.runner.prepared import Prepared
+from em.runner.run import Prepared
 
 EXCHANGE = """
 version: "1"

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.runner.test_plain_form import EXCHANGE, GIVEN, NESTED, Shop, prepared, written
 
 from em.compiler.routine_text import text_of
+from em.runner.card import public_form
 from em.runner.engine import run_routine
 from em.runner.package import parse_yaml, read_routine
 from em.runner.preparation import prepare_routine
-from em.runner.public_form import public_form
-from em.runner.requirements import required_by, result_in_words, schema_in_words
+from em.runner.rehearsal import required_by, result_in_words, schema_in_words
 from em.runner.routine import Routine
 from em.runner.validation import validate
 

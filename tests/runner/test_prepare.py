@@ -9,11 +9,9 @@ import pytest
 
 from em import AsyncMemory, Memory
 from em.errors import RoutineError
-from em.runner import commitment
-from em.runner.commitment import NotPrepared
-from em.runner.preparation import acommit_prepared, aprepare_routine
-from em.runner.prepared import Prepared
-from em.runner.run import RunResult
+from em.runner import preparation
+from em.runner.preparation import NotPrepared, acommit_prepared, aprepare_routine
+from em.runner.run import Prepared, RunResult
 
 ROUTINE = """
 name: reorder
@@ -160,7 +158,7 @@ def test_a_token_belongs_to_its_subject(memory: Memory, folder: Path) -> None:
 
 
 def test_a_token_expires(memory: Memory, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commitment, "KEPT_FOR", timedelta(0))
+    monkeypatch.setattr(preparation, "KEPT_FOR", timedelta(0))
     room = Store()
     found = prepared(memory, folder, room)
     with pytest.raises(NotPrepared):

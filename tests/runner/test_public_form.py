@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from em.compiler.routine_text import text_of
+from em.runner.card import described_input, description_of, public_form
 from em.runner.engine import run_routine
 from em.runner.package import read_routine
-from em.runner.public_form import described_input, description_of, public_form
 from em.runner.routine import Routine
 
 OWN = ("Ada Lovelace", "ada@engine.org", "#W70101", "#W70102")

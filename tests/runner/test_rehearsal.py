@@ -9,7 +9,7 @@ import pytest
 from em import Memory
 from em.errors import RoutineError
 from em.runner.preparation import aprepare_routine, prepare_routine
-from em.runner.prepared import Planned, Prepared
+from em.runner.run import Planned, Prepared
 
 REFUND = """
 name: refund

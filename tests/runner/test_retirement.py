@@ -12,7 +12,7 @@ from em.errors import NotFound
 from em.log.event import EventQuery
 from em.runner.card import list_routines
 from em.runner.package import find_routine, keep_routine
-from em.runner.retirement import NeverInUse
+from em.runner.standing import NeverInUse
 
 TEXT = 'version: "1"\nname: greet\nsteps: [{{id: end, type: return, value: {}}}]\n'
 OTHER = TEXT.format(0).replace("greet", "wave")

@@ -6,10 +6,10 @@ import pytest
 from tests.cli.em_command import em
 
 from em import Memory
-from em.runner.acceptance import RoutinesOff, routines_mode
 from em.runner.engine import run_routine
 from em.runner.package import keep_routine
 from em.runner.preparation import prepare_routine
+from em.runner.standing import RoutinesOff, routines_mode
 from em.settings import Settings
 
 TEXT = """

@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 
 from em.errors import ExpressionError
 from em.runner.expressions import language
-from em.runner.expressions.direct import compile_direct
-from em.runner.expressions.functions import FUNCTIONS
-from em.runner.expressions.language import compile_expression
-from em.runner.expressions.selection import distinct, fits, merge
+from em.runner.expressions.functions import FUNCTIONS, distinct, fits, merge
+from em.runner.expressions.language import compile_direct, compile_expression
 from em.values.canonical import same
 
 ORDER: Any = {
@@ -33,7 +31,7 @@ SCOPE: Any = {
 
 def value_of(source: str) -> Any:
     """Evaluate an expression in both evaluators; they must agree."""
-    native = compile_direct(source, "here", language._compile_reference)
+    native = compile_direct(source, "here")
     assert native is not None
     scope = {**FUNCTIONS, **SCOPE}
     found = native(scope)

@@ -180,7 +180,7 @@ version: "1"
 name: many
 steps:
   - {id: s1, type: udf.call, function: spot, args: {n: "{{ item }}"}, for_each: "{{ ns }}",
-     parallel: 4, save_as: told}
+     save_as: told}
   - {id: s2, type: return, value: "{{ told }}"}
 """)
     result = run_routine(folder, {"ns": list(range(1_000))})

@@ -11,10 +11,10 @@ from tests.children import use_first_in_many_threads
 from tests.runner.good_routine import GOOD
 
 from em.errors import InvalidRoutine
+from em.runner.card import public_form
 from em.runner.engine import run_routine
 from em.runner.expressions.words import in_words
 from em.runner.package import Package, parse_yaml, read_routine
-from em.runner.public_form import public_form
 from em.runner.tools import ToolRegistry
 from em.runner.validation import Problem, validate
 from strategies import examples

@@ -245,7 +245,7 @@ def test_tools_that_the_workflow_declares(write: Write) -> None:
 def test_when_and_for_each(write: Write) -> None:
     text = flow(
         "{name: a, tool: numbers}",
-        "{name: b, memory: {needs: [a]}, for_each: memory.a, as: n, parallel: 3, "
+        "{name: b, memory: {needs: [a]}, for_each: memory.a, as: n, "
         "inputs: {prompt: '{{n}} of {{params.x}}'}}",
         "{name: c, memory: {needs: [b]}, when: len(memory.b) > 2, inputs: {prompt: "
         "'{{memory.b[1]}}'}}",

@@ -41,19 +41,18 @@ from em.compiler.proposals import propose_grown
 from em.compiler.shadow import Shadow
 from em.compiler.suggestions import suggest
 from em.errors import EmError, OutcomeUnknown, RunNotDone, StoreError, UsageError
-from em.runner.acceptance import why_waiting
-from em.runner.decision import Decision, decided
 from em.runner.engine import RunOptions, arun_routine, run_routine
 from em.runner.package import ROUTINE, find_routine, keep_routine, load_program, opened, texts_of
 from em.runner.preparation import (
+    Decision,
     acommit_prepared,
     aprepare_routine,
     commit_prepared,
+    decided,
     prepare_routine,
 )
-from em.runner.prepared import Prepared
-from em.runner.reason import Reason
-from em.runner.run import UNDONE, Failure, RunResult, failure_of
+from em.runner.run import UNDONE, Failure, Prepared, Reason, RunResult, failure_of
+from em.runner.standing import why_waiting
 from em.runner.tools import ToolRegistry, Tools
 from em.store.log import Log
 from em.store.protocol import Store

@@ -30,7 +30,6 @@ from em.cli.output import (
     wants_json,
 )
 from em.errors import UsageError
-from em.runner.acceptance import Standing, standing_of
 from em.runner.package import (
     ROUTINE,
     Package,
@@ -46,7 +45,15 @@ from em.runner.package import (
     trials_of,
     write_files,
 )
-from em.runner.roster import StoredRoutine, difference, stored_routine, tried_in_words, versions
+from em.runner.standing import (
+    Standing,
+    StoredRoutine,
+    difference,
+    standing_of,
+    stored_routine,
+    tried_in_words,
+    versions,
+)
 from em.runner.tools import functions_of, load_module
 from em.values.canonical import Json
 

@@ -52,26 +52,26 @@ from em.cli.output import (
 )
 from em.errors import EmError, NotAllowed, RoutineError, UsageError
 from em.memory import Memory
-from em.runner.acceptance import refuse_if_off
-from em.runner.cancellation import cancel_run
 from em.runner.engine import resume_run, run_routine
 from em.runner.history import (
+    RETRIED,
     STATUSES,
     PastRun,
     PastStep,
     RunSummary,
     Saved,
+    cancel_run,
     find_runs,
     read_run,
+    retry_problem,
     savings,
 )
 from em.runner.journal import by_whom, how_to_resume
 from em.runner.machine import AutoFix
 from em.runner.package import Package, opened
-from em.runner.prepared import Prepared
-from em.runner.retry import RETRIED, retry_problem
 from em.runner.routine import ToolSpec
-from em.runner.run import RunResult
+from em.runner.run import Prepared, RunResult
+from em.runner.standing import refuse_if_off
 from em.runner.template import REQUEST
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import Settings

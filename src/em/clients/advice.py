@@ -19,8 +19,8 @@ from em.compiler.proposals import Proposal, open_proposals
 from em.heuristics.brief import after_failure, cost
 from em.heuristics.heuristic import Heuristic, Lesson
 from em.memory import Memory
+from em.runner.card import description_of
 from em.runner.package import find_routine
-from em.runner.public_form import description_of
 from em.runner.routine import Routine, ToolStep
 from em.runner.tools.coding import FILE_TEXT
 from em.settings import repository_root

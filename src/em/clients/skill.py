@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from em.errors import EmError
-from em.runner.acceptance import Standing, standing_of
-from em.runner.card import KIND
+from em.runner.card import KIND, description_of
 from em.runner.package import KeptRoutine, proof_of, routine_of, texts_of
-from em.runner.public_form import description_of
+from em.runner.standing import Standing, standing_of
 from em.runner.tools import one_line, tool_name
 from em.store.protocol import Artefact, Store
 

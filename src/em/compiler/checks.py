@@ -26,8 +26,8 @@ from em.runner.package import (
     read_routine,
     texts_of,
 )
-from em.runner.reason import Reason
 from em.runner.routine import Program, Routine
+from em.runner.run import Reason
 from em.store.protocol import Store
 from em.values.canonical import Json, short
 from em.values.syntax_tree import expression_of

@@ -19,7 +19,7 @@ import msgspec
 from em.compiler.evidence import ENOUGH_TO_ACT, NAMED_ALIKE, of_separation
 from em.compiler.places import MISSING, are_comparable, is_number, is_scalar, is_word
 from em.compiler.term import field_text, fits_text, literal, singular
-from em.runner.expressions.texts import days
+from em.runner.expressions.functions import days
 from em.values.structure import scalar_of
 from em.values.times import is_date, is_month
 

@@ -35,7 +35,7 @@ from em.compiler.places import (
     walk,
 )
 from em.compiler.term import unused
-from em.runner.expressions.selection import is_held, is_telling
+from em.runner.expressions.functions import is_held, is_telling
 from em.values.canonical import Json, same
 from em.values.leaves import is_by_id
 

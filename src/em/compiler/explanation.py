@@ -26,7 +26,7 @@ from em.compiler.places import (
     key_of,
 )
 from em.compiler.skeleton import Spot
-from em.runner.expressions.texts import later
+from em.runner.expressions.functions import later
 from em.values.canonical import same
 
 SHARE = 0.5

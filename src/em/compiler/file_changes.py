@@ -22,10 +22,10 @@ from em.runner.tools.coding import (
     CREATE,
     FILE_TEXT,
     SHELLS,
+    changes_of,
     command_of,
     renamed_arguments,
 )
-from em.runner.tools.patch import changes_of
 from em.traces.trace import ToolCall, Trace, TraceEvent
 from em.values.call import Effect
 from em.values.canonical import Json

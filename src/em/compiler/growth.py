@@ -18,7 +18,6 @@ from em.compiler.file_changes import session_of
 from em.compiler.kind import Declared, declared_effects, effects_of, writes_of
 from em.errors import EmError, NotFound
 from em.log.event import TRACE_PREFIX, EventQuery
-from em.runner.acceptance import why_waiting
 from em.runner.authorship import WRITTEN_BY
 from em.runner.history import RECORDING, read_run
 from em.runner.package import (
@@ -31,9 +30,9 @@ from em.runner.package import (
     texts_of,
 )
 from em.runner.routine import Routine, Step, ToolStep
+from em.runner.standing import changes, proof_change, why_waiting
 from em.runner.tools.coding import FILE_TEXT
 from em.runner.trial import Trials
-from em.runner.version_change import changes, proof_change
 from em.store.protocol import Artefact, Store
 from em.traces.catalogue import get_traces
 from em.traces.outcomes import outcome_of_kept

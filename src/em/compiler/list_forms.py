@@ -11,8 +11,8 @@ from typing import Any
 
 from em.compiler.places import is_number, is_scalar
 from em.errors import ExpressionError
+from em.runner.expressions.functions import lines, shown
 from em.runner.expressions.language import compile_expression
-from em.runner.expressions.texts import lines, shown
 from em.values.times import is_date
 
 VALUE = "\0"

@@ -24,7 +24,7 @@ from em.compiler.situation import (
     surprise_of,
 )
 from em.compiler.term import field_text
-from em.runner.expressions.file_lines import stands_in
+from em.runner.expressions.functions import stands_in
 from em.values.canonical import same
 from em.values.leaves import is_by_id
 from em.values.times import is_date

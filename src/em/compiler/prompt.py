@@ -13,7 +13,7 @@ from em.compiler.calls import identifier
 from em.compiler.file_changes import EDIT
 from em.compiler.sessions import Sessions, gone
 from em.compiler.term import unused
-from em.runner.expressions.texts import kind_of, part_of
+from em.runner.expressions.functions import kind_of, part_of
 from em.text.terms import STOP_WORDS
 from em.values.leaves import texts
 

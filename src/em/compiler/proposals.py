@@ -23,8 +23,6 @@ from em.compiler.suggestions import Suggestion, kept_from, suggest
 from em.errors import InputError, NotFound, RoutineError, UsageError
 from em.log.event import Draft, EventQuery, proposal_stream
 from em.log.kinds import event_body
-from em.runner.acceptance import accept as accept_version
-from em.runner.acceptance import standing_of, version_meant
 from em.runner.package import (
     ROUTINE,
     UDF,
@@ -34,7 +32,8 @@ from em.runner.package import (
     routine_of,
     texts_of,
 )
-from em.runner.retirement import InUse
+from em.runner.standing import InUse, standing_of, version_meant
+from em.runner.standing import accept as accept_version
 from em.store.protocol import Commit, Store
 from em.traces.catalogue import get_traces
 from em.traces.intake import digest

@@ -27,9 +27,8 @@ from em.errors import RoutineError
 from em.runner.drivers import Effects, Wait, drive
 from em.runner.machine import Machine
 from em.runner.package import read_routine
-from em.runner.reason import Reason
 from em.runner.routine import Program
-from em.runner.run import PendingPrompt, RunResult
+from em.runner.run import PendingPrompt, Reason, RunResult
 from em.runner.secrets import Secrets
 from em.runner.tools import Function, Tool
 from em.runner.tools.coding import FILE_CHANGES, FILE_TEXT

@@ -34,7 +34,7 @@ from em.compiler.steps import Writer, hole
 from em.compiler.surroundings import TELLING, Context, shared_start
 from em.compiler.term import Found, Given, Result, Term, Text, Value, literal, parts_of
 from em.errors import RoutineError
-from em.runner.expressions.file_lines import lists_only, stands_in, stands_once
+from em.runner.expressions.functions import lists_only, stands_in, stands_once
 from em.runner.tools.coding import CREATE, FILE_TEXT, FILE_THERE, TODAY
 from em.traces.trace import Trace
 from em.values.call import Effect

@@ -38,9 +38,9 @@ from em.runner.package import (
     texts_of,
     unpacked,
 )
-from em.runner.retirement import was_in_use
 from em.runner.routine import Program
 from em.runner.secrets import Secrets
+from em.runner.standing import was_in_use
 from em.runner.template import fill
 from em.runner.tools import Function
 from em.settings import AllowSettings

@@ -29,11 +29,11 @@ from em.compiler.routine_text import routine_text
 from em.compiler.variation import FAILED, Beside
 from em.errors import EmError
 from em.runner.expressions.functions import FUNCTIONS
-from em.runner.expressions.language import all_steps
 from em.runner.package import ROUTINE, UDF, Udfs, parse_yaml, read_routine, sandboxed
 from em.runner.tools import Function
 from em.runner.tools.coding import CREATE, effect_of_tool
 from em.runner.trial import AS_RECORDED, LEFT_OUT, Proof, Trial
+from em.runner.validation import all_steps
 from em.values.canonical import Json, identical, same, short
 from em.values.leaves import is_informative, scalars, texts
 from em.values.syntax_tree import module_of
@@ -50,7 +50,7 @@ LEAST_RIGHT = 0.5
 """The share of recordings that were held back on which it must be right."""
 
 
-_UNSEEN = ("retry", "timeout", "parallel", "idempotency_key", "on_error")
+_UNSEEN = ("retry", "timeout", "idempotency_key", "on_error")
 """Fields of steps that matter where no recording shows it: they are as em learnt them."""
 FORMAT = """\
 Write a routine: steps that repeat, without a model, what was done in the recordings. Send
@@ -74,7 +74,7 @@ It is tried on every recording, also on those that are held back, and must do th
 - The same again with lists in another order, with other inputs, and where one value, one answer or
   one call is otherwise: it must do what the draft does, or hand over. So no value of a recording is
   written into it, and every check of the draft has its like.
-- No retry, timeout, parallel, idempotency_key or on_error that the draft has not. prompt.user
+- No retry, timeout, idempotency_key or on_error that the draft has not. prompt.user
   steps keep their message and fields, and an assert of the answer follows. One return, the last
   step. No {% %}. Functions of udf.py are pure: arguments in, plain JSON values out.
 

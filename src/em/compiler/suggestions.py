@@ -26,9 +26,9 @@ from em.compiler.example import request_of
 from em.compiler.kind import are_alike, kind_of, name_of_call, session_effects, way_of
 from em.compiler.sessions import is_session
 from em.errors import EmError
-from em.runner.acceptance import why_waiting
 from em.runner.card import retired_refs
 from em.runner.package import kept_routines
+from em.runner.standing import why_waiting
 from em.runner.trial import TrialCounts, Trials
 from em.store.protocol import Store
 from em.traces.catalogue import get_traces, trace_rows

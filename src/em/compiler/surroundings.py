@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from em.compiler.alignment import is_inside
 from em.compiler.file_changes import FOLDER
-from em.runner.expressions.file_lines import IN_ORDER, line_place, next_number, sign_of
-from em.runner.expressions.texts import between
+from em.runner.expressions.functions import IN_ORDER, between, line_place, next_number, sign_of
 
 MOST_LINES = 12
 """Places of one text at which a value is looked for."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from em.compiler.export.prelude import WORDS
 from em.errors import ExportError
-from em.runner.public_form import described_input, description_of
+from em.runner.card import described_input, description_of
 from em.runner.routine import Routine
 from em.runner.tools import one_line, tool_name
 from em.values.canonical import Json

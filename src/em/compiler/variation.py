@@ -15,10 +15,10 @@ from typing import Any
 from em.compiler.example import APPROVAL, Call
 from em.compiler.replay_world import InTurn, Recording, World, as_recorded, program_of
 from em.redaction.redactor import MARKER
-from em.runner.expressions.language import all_steps
 from em.runner.routine import Program
 from em.runner.tools import Function
 from em.runner.tools.coding import FILE_CHANGES
+from em.runner.validation import all_steps
 from em.values.canonical import Json, identical, short
 from em.values.leaves import is_by_id, is_informative, mentioned_in, scalars, texts
 from em.values.mismatch import Where

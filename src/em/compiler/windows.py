@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from em.compiler.places import Key, is_number, is_scalar, key_of
 from em.compiler.situation import Known, Pair, Said, Situation, fields, said_in
 from em.compiler.term import field_text, fits_text
-from em.runner.expressions.texts import SECONDS, days, elapsed
+from em.runner.expressions.functions import SECONDS, days, elapsed
 from em.values.times import is_date, seconds_of
 
 FAR_FROM_IT = 10

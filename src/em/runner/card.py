@@ -11,21 +11,73 @@ from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from em.errors import EmError
 from em.log.event import EventQuery
+from em.runner.routine import Routine
 from em.settings import McpServer
 from em.store.protocol import Artefact, Card, Commit, Store
 from em.values.canonical import Json
+from em.values.json_schema import examples_of, properties_of
+from em.values.leaves import shapes, without_personal_data
+
+
+def public_form(routine: Routine, *, is_shared: bool = False) -> Routine:
+    """Return a routine that can be given to others, and runs.
+
+    is_shared: its words are those of several traces, not of one person.
+    """
+    return Routine(
+        name=routine.name,
+        description=description_of(routine),
+        checks=routine.checks,
+        tools=routine.tools,
+        input_schema=described_input(routine) or None,
+        # The words of one person's request may be personal.
+        requests=routine.requests if is_shared else (),
+        output_schema=routine.output_schema,
+        secrets=routine.secrets,
+        steps=routine.steps,
+    )
+
+
+def described_input(routine: Routine) -> Json:
+    """Return the schema of the input for whoever fills it in.
+
+    It shows what recorded values look like and not the values, since they may be personal data.
+    """
+    schema = routine.input_schema or {}
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return schema
+    return {**schema, "properties": {name: _described(one) for name, one in properties.items()}}
+
+
+def _described(one: Any) -> Any:
+    """Return an input of the schema with the shapes of recorded values."""
+    if not isinstance(one, dict) or "examples" not in one:
+        return one
+    examples = shapes(examples_of(one))
+    rest = {name: value for name, value in one.items() if name != "examples"}
+    return {**rest, "examples": examples} if examples else rest
+
+
+def description_of(routine: Routine) -> str:
+    """Return what a routine is for, with recorded values as `{name}`: they may be personal."""
+    properties = properties_of(routine.input_schema)
+    known = {name: one.get("examples") for name, one in properties.items()}
+    return without_personal_data(routine.description, known)
+
 
 KIND = "routine"
 LONGEST_TITLE = 80
 """Characters of a title."""
 
 _MADE_BY = (
-    "runner/card.py", "runner/package.py", "runner/public_form.py", "runner/routine.py",
+    "runner/card.py", "runner/package.py", "runner/routine.py",
     "runner/trial.py", "runner/tools/__init__.py", "runner/tools/coding.py", "values/canonical.py",
     "values/leaves.py", "values/json_schema.py",
 )  # fmt: skip
@@ -191,8 +243,8 @@ def maker() -> str:
 
 def _made(artefact: Artefact) -> RoutineCard | None:
     """Make the card of a stored routine; None if it can't be read."""
+    from em.runner.card import described_input, description_of
     from em.runner.package import routine_of
-    from em.runner.public_form import described_input, description_of
     from em.runner.routine import ToolStep
     from em.runner.tools import one_line
     from em.runner.tools.coding import is_coding_tool

@@ -7,7 +7,7 @@ import contextvars
 import queue
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any, ClassVar, TypeVar
 
@@ -37,21 +37,6 @@ class CallTool(msgspec.Struct, gc=False):
     isolated: bool = True
 
 
-class CallMany(msgspec.Struct, gc=False):
-    """Make these calls, at most `limit` at a time; the outcomes come in the same order."""
-
-    isolated: ClassVar[bool] = True
-    calls: Sequence[CallTool]
-    limit: int
-
-
-class Outcome(msgspec.Struct, gc=False):
-    """What one of many calls returned or raised."""
-
-    value: Any = None
-    error: Exception | None = None
-
-
 class Wait(msgspec.Struct, gc=False):
     """Wait for some seconds."""
 
@@ -73,7 +58,7 @@ class Write(msgspec.Struct, gc=False):
     notes: list[tuple[str, Json]]
 
 
-Effect = CallTool | CallMany | Wait | Consult | Write
+Effect = CallTool | Wait | Consult | Write
 Effects = Generator[Effect, Any, T]
 """A machine under way: it yields effects and returns a T."""
 
@@ -189,13 +174,6 @@ def _failure(error: BaseException) -> Exception:
 def _perform(effect: Effect) -> Any:
     if isinstance(effect, CallTool):
         return _call(effect)
-    if isinstance(effect, CallMany):
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(max_workers=effect.limit) as pool:
-            # A context can be entered once at a time: each call has a copy.
-            contexts = [contextvars.copy_context() for _ in effect.calls]
-            return list(pool.map(_outcome_within, contexts, effect.calls))
     assert isinstance(effect, Wait)
     time.sleep(effect.seconds)
     return None
@@ -260,19 +238,6 @@ def _too_late(call: CallTool) -> StepTimeout:
     return StepTimeout(f"no answer within {call.timeout:g} s")
 
 
-def _outcome_within(context: contextvars.Context, call: CallTool) -> Outcome:
-    return context.run(_outcome, call)
-
-
-def _outcome(call: CallTool) -> Outcome:
-    try:
-        return Outcome(value=_call(call))
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as error:  # noqa: BLE001 - the machine judges one failure of many
-        return Outcome(error=_failure(error))
-
-
 async def adrive(machine: Effects[T], write: WriteNotes = no_journal) -> T:
     """Run a machine to its end under asyncio; `write` stores its notes."""
     import asyncio
@@ -304,17 +269,6 @@ async def _aperform(effect: Effect) -> Any:
         return await _acall(effect)
     if isinstance(effect, Consult):
         return await asyncio.to_thread(effect.work)
-    if isinstance(effect, CallMany):
-        gate = asyncio.Semaphore(effect.limit)
-
-        async def one(call: CallTool) -> Outcome:
-            async with gate:
-                try:
-                    return Outcome(value=await _acall(call))
-                except Exception as error:  # noqa: BLE001 - the machine judges one failure of many
-                    return Outcome(error=error)
-
-        return await asyncio.gather(*(one(call) for call in effect.calls))
     assert isinstance(effect, Wait)
     await asyncio.sleep(effect.seconds)
     return None

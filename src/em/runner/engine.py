@@ -1,5 +1,6 @@
 """The engine: runs a routine (`run_routine`, `arun_routine`) and resumes a run (`resume_run`)."""
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -7,13 +8,23 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 import msgspec
 
-from em.errors import NotAllowed, RoutineError, UsageError
+from em import telemetry
+from em.errors import EmError, NotAllowed, RoutineError, UsageError
 from em.log.use import Uses, collecting
 from em.redaction.redactor import MARKER
-from em.runner.acceptance import refuse_if_off, routines_mode
 from em.runner.answers import check_steps
-from em.runner.drivers import Consult, Effects, WriteNotes, no_journal
-from em.runner.history import PastRun, package_of, read_run, refuse_partial
+from em.runner.drivers import (
+    CallTool,
+    Consult,
+    Effect,
+    Effects,
+    WriteNotes,
+    adrive,
+    drive,
+    no_journal,
+    through,
+)
+from em.runner.history import PastRun, package_of, read_run, refuse_partial, refuse_retry, savings
 from em.runner.journal import (
     Attempt,
     Journal,
@@ -30,12 +41,11 @@ from em.runner.journal import (
 from em.runner.machine import AutoFix, Machine, writes
 from em.runner.package import UDF, Package
 from em.runner.request import Bound, bind
-from em.runner.retry import refuse_retry
 from em.runner.run import Asks, PendingPrompt, RunResult, StepReport
 from em.runner.secrets import Given, Secrets, without_secrets
-from em.runner.span import adrive_run, drive_run
+from em.runner.standing import refuse_if_off, routines_mode
 from em.runner.tools import Function, Tool, ToolRegistry, Tools, code_digest
-from em.runner.tools.named_input import NamedInput
+from em.runner.tools.readers import NamedInput
 from em.settings import AllowSettings
 from em.store.protocol import Store
 from em.trust import content_hash
@@ -48,6 +58,83 @@ if TYPE_CHECKING:
 
 
 R = TypeVar("R", bound=RunResult)
+
+
+def drive_run(name: str, machine: Effects[R], write: WriteNotes, store: Store | None) -> R:
+    """Drive a run to its end, in a span with its outcome if anything is traced."""
+    if not telemetry.is_on():
+        return drive(machine, write)
+    with telemetry.span("em.run", {"em.routine": name}) as span:
+        result = drive(through(machine, _traced), write)
+        _tell(span, result)
+    _count(result, store)
+    return result
+
+
+async def adrive_run(name: str, machine: Effects[R], write: WriteNotes, store: Store | None) -> R:
+    """Drive a run under asyncio, as `drive_run` does."""
+    if not telemetry.is_on():
+        return await adrive(machine, write)
+    import asyncio
+
+    with telemetry.span("em.run", {"em.routine": name}) as span:
+        result = await adrive(through(machine, _traced), write)
+        _tell(span, result)
+    await asyncio.to_thread(_count, result, store)
+    return result
+
+
+def _tell(span: telemetry.Note, result: RunResult) -> None:
+    span.set("em.run.outcome", result.status)
+    if result.failure is not None:
+        span.fail(result.failure.error_type)
+
+
+def _count(result: RunResult, store: Store | None) -> None:
+    telemetry.count("em.runs", 1, {"em.run.outcome": result.status})
+    if store is None or result.status != "ok":
+        return
+    try:
+        figures = savings(store, read_run(store, result.run_id))
+    except EmError:
+        return  # no figure is worth a run that fails
+    saved = sum(one.saved or 0 for one in figures if one.what in ("calls", "model calls"))
+    if saved > 0:
+        telemetry.count("em.calls_saved", saved)
+
+
+def _traced(effect: Effect) -> Effects[Any]:
+    """Pass an effect on, with a span around each call."""
+    return (yield _with_span(effect))
+
+
+def _with_span(effect: Effect) -> Effect:
+    if not isinstance(effect, CallTool):
+        return effect
+    wrapped = _awaited if effect.is_async else _called
+    return msgspec.structs.replace(effect, function=wrapped(effect.function))
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _called(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with telemetry.span("em.step", {"em.tool": _name(function)}):
+            return function(*args, **kwargs)
+
+    return call
+
+
+def _awaited(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        with telemetry.span("em.step", {"em.tool": _name(function)}):
+            return await function(*args, **kwargs)
+
+    return call
 
 
 class RunOptions(TypedDict, total=False):
@@ -149,7 +236,7 @@ def resume_run(
     the run.
 
     retry: take up a run that failed or was cancelled, at the step where it stopped. Raises
-    RoutineError where a call might be made twice (`em.runner.retry`).
+    RoutineError where a call might be made twice (`em.runner.history`).
     by: who wants it, for the log.
     """
     with held(store, run_id, options):

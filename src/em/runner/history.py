@@ -5,15 +5,15 @@ inspects a run uses it; only this module and `em.runner.journal` know the kinds 
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import msgspec
 
-from em.errors import EmError, NotFound, RoutineError, UsageError
-from em.log.event import RUN_PREFIX, Event, EventQuery, run_stream
+from em.errors import EmError, NotFound, PositionConflict, RoutineError, StoreBusy, UsageError
+from em.log.event import RUN_PREFIX, Draft, Event, EventQuery, inner_run_id, run_stream
 from em.log.summary import Cursor, Summary, SummaryQuery
 from em.redaction.redactor import MARKER
 from em.runner.journal import (
@@ -24,9 +24,20 @@ from em.runner.journal import (
     question_of,
 )
 from em.runner.package import Package, unpacked
-from em.runner.reason import Reason
-from em.runner.run import HANDED_OVER, INPUTS, UNDONE, Failure, Item, PendingPrompt, RunResult
-from em.store.protocol import Store
+from em.runner.run import (
+    HANDED_OVER,
+    INPUTS,
+    UNDONE,
+    Declined,
+    Failure,
+    Item,
+    OutputMissing,
+    PendingPrompt,
+    Reason,
+    RunResult,
+    UnexpectedResult,
+)
+from em.store.protocol import Commit, Store
 from em.values.call import Usage
 from em.values.canonical import Json
 from em.values.files import path_from_text
@@ -548,3 +559,111 @@ def _seconds(steps: Iterable[PastStep]) -> float:
         # Each item of a step counts from where the step began.
         longest[one.step] = max(longest.get(one.step, 0.0), one.duration_ms)
     return sum(longest.values()) / 1e3
+
+
+RETRIED = ("failed", "cancelled")
+"""The statuses of runs that may be retried."""
+
+_FINAL = {
+    OutputMissing.__name__: "everything was done, and only the output is missing",
+    UnexpectedResult.__name__: "{step} was made and returned something unexpected: look at what it"
+    " did, and finish by hand",
+    Declined.__name__: "a person did not agree to {step}",
+}
+"""By the error of a failure: why such a run can't go on."""
+
+
+def retry_problem(past: PastRun) -> str:
+    """Return in words why a run can't go on where it stopped; an empty text if it can."""
+    if past.is_partial:
+        return "part of this run was forgotten, and with it what it did"
+    if past.status == HANDED_OVER:
+        return "it handed over and did nothing: start a new run"
+    if past.status not in RETRIED:
+        return f"it has neither failed nor been cancelled: {past.status}"
+    return _failure_problem(past) or _call_problem(past)
+
+
+def refuse_retry(past: PastRun, error: type[EmError] = RoutineError) -> None:
+    """Raise if a run can't go on where it stopped."""
+    problem = retry_problem(past)
+    if problem:
+        raise error(
+            f"this run can't be retried: {problem}",
+            place=f"run {past.run_id}",
+            fix="look at what was done, and start a new run for the rest",
+        )
+
+
+def _failure_problem(past: PastRun) -> str:
+    """Return why a run would fail again, whatever changes outside it."""
+    failure = past.failure or {}
+    kind, step = failure.get("error_type", ""), failure.get("step_id", "")
+    if kind in _FINAL:
+        return _FINAL[kind].format(step=step)
+    if past.status == "failed" and not step and not past.steps:
+        return "it failed before its first step: start a new run"
+    return ""
+
+
+def _call_problem(past: PastRun) -> str:
+    """Return which calls may have happened and must not be made again."""
+    restored = past.restored
+    doubtful = [key for key in restored.in_flight if restored.keys.get(key) is None]
+    if not doubtful:
+        return ""
+    names = ", ".join(sorted(question_of(key).removesuffix("?") for key in doubtful))
+    return f"{names} may have happened, has no idempotency key, and must not be done twice"
+
+
+TRIES = 200
+"""How often to try while the run writes its own steps."""
+
+
+def cancel_run(store: Store, run_id: str, *, by: str = "", kind: RunKind | None = None) -> PastRun:
+    """Cancel a run of a routine or a workflow, and the runs inside it; return it as it is then.
+
+    by: who wants it, for the log. Raises UsageError if the run is over.
+    """
+    past = read_run(store, run_id, kind)
+    stream = run_stream(run_id)
+    body = {"by": by} if by else {}
+    event = Draft(stream=stream, kind="run_cancelled", body=body, subject=past.subject)
+    for _ in range(TRIES):
+        _refuse_over(past)
+        try:
+            store.commit(Commit(events=[event], expected_pos={stream: past.pos}))
+        except PositionConflict:
+            past = read_run(store, run_id, kind)
+        else:
+            _cancel_inner(store, past, by)
+            return read_run(store, run_id, kind)
+    raise StoreBusy(
+        "the run writes its steps faster than it can be cancelled",
+        place=f"run {run_id}",
+        fix="try again",
+    )
+
+
+def _refuse_over(past: PastRun) -> None:
+    if past.is_over:
+        raise UsageError(f"the run is over: {past.status}", place=f"run {past.run_id}")
+
+
+def _cancel_inner(store: Store, past: PastRun, by: str) -> None:
+    """Cancel the routines that steps of a workflow's run are running."""
+    keys = [past.restored.keys.get(call) for call in past.restored.in_flight]
+    for key in keys if past.is_workflow else ():
+        inner = inner_run_id(str(key))
+        if store.head(run_stream(inner))[0]:
+            with suppress(UsageError):  # it has just ended
+                cancel_run(store, inner, by=by, kind="routine")
+
+
+def cancel_runs(store: Store, run_ids: list[str], *, by: str) -> None:
+    """Cancel those of these runs that have begun and are not over."""
+    for run_id in run_ids:
+        newest = EventQuery(stream=run_stream(run_id), newest=True, limit=1)
+        if any(event.kind not in ("run_ended", "run_cancelled") for event in store.read(newest)):
+            with suppress(UsageError):
+                cancel_run(store, run_id, by=by)

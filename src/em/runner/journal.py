@@ -33,7 +33,7 @@ from em.log.event import Draft, EventQuery, run_stream
 from em.log.use import Uses
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_answers
-from em.runner.drivers import Outcome, Write
+from em.runner.drivers import Write
 from em.runner.routine import CompiledStep
 from em.runner.run import (
     INPUTS,
@@ -411,6 +411,12 @@ themselves, and one event must hold them both."""
 _CHANGED = "what was read has changed since this was asked, and the question with it"
 
 
+class Known(NamedTuple):
+    """The result of a call, from the journal or from a person."""
+
+    value: Any
+
+
 class Notebook:
     """The notes of a run that are not written yet, what its journal has, and people's answers."""
 
@@ -518,7 +524,7 @@ class Notebook:
             if int(str(item)[len(start) :].partition(".")[0]) >= count:
                 raise _other_list(step, item)
 
-    def known(self, attempt: "Attempt") -> Outcome | None:
+    def known(self, attempt: "Attempt") -> Known | None:
         """Return a call's result from the journal or a person's answer; None: make the call."""
         restored, key = self._restored, attempt.item_key
         before = restored.items.get(key)
@@ -526,7 +532,7 @@ class Notebook:
             raise _other_list(attempt.step, key[1])
         if key in restored.results:
             if key not in restored.redacted:
-                return Outcome(value=restored.results[key])
+                return Known(restored.results[key])
             return self._redacted(attempt) if attempt.writes else None
         if key not in restored.in_flight or not attempt.writes:
             return None
@@ -537,13 +543,13 @@ class Notebook:
         answer = self.answer_to(prompt)
         if answer is None:
             raise Pause(prompt, in_flight=True)
-        return Outcome(value=answer["result"]) if answer["happened"] else None
+        return Known(answer["result"]) if answer["happened"] else None
 
-    def _redacted(self, attempt: "Attempt") -> Outcome:
+    def _redacted(self, attempt: "Attempt") -> Known:
         """Return the result of a call that happened; ask for what the journal redacted."""
         key = attempt.item_key
         if attempt.step.save_as is None:
-            return Outcome(value=self._restored.results[key])
+            return Known(self._restored.results[key])
         question = question_of(key)
         prompt = PendingPrompt(
             step_id=question,
@@ -556,22 +562,19 @@ class Notebook:
         answer = self.answer_to(prompt)
         if answer is None:
             raise Pause(prompt, in_flight=True)
-        return Outcome(value=answer["result"])
+        return Known(answer["result"])
 
-    def announce(self, attempts: Sequence["Attempt"]) -> Iterable[Write]:
-        """Return the write of the pending notes, with the intents of calls that have an effect.
+    def announce(self, attempt: "Attempt | None" = None) -> Iterable[Write]:
+        """Return the write of the pending notes, with the intent of a call if it has an effect.
 
         At most one write. A tuple to be yielded from costs less than one more generator.
         """
         notes = self._notes
         assert notes is not None
-        is_alone = len(attempts) == 1
-        for attempt in attempts:
-            if not attempt.writes:
-                continue
+        if attempt is not None and attempt.writes:
             intent = self._sourced(attempt.step.id, _intent(attempt))
             is_after_step = bool(notes) and notes[-1][0] == "step_done"
-            if is_alone and is_after_step and "from_events" not in intent:
+            if is_after_step and "from_events" not in intent:
                 # One event for both: half the work of writing two. An intent with sources has its
                 # own, so that the result before it stays when they are forgotten.
                 notes[-1][1]["next"] = intent

@@ -13,10 +13,9 @@ import msgspec
 
 from em.errors import EmError, InputError, RoutineError, UsageError, WorkflowError
 from em.runner.answers import check_answers, fields_of, input_field
-from em.runner.drivers import CallMany, CallTool, Effect, Wait
+from em.runner.drivers import CallTool, Effect, Wait
 from em.runner.expressions.functions import SCOPE
 from em.runner.journal import (
-    PAST_DONE,
     Attempt,
     ItemKey,
     Note,
@@ -26,14 +25,6 @@ from em.runner.journal import (
     keepable,
     question_of,
     unknown,
-)
-from em.runner.reason import (
-    MOST_SHOWN,
-    Reason,
-    check_failed_in_words,
-    context_of_check,
-    context_of_misfit,
-    misfit_in_words,
 )
 from em.runner.request import Bound, bind
 from em.runner.routine import (
@@ -47,6 +38,7 @@ from em.runner.routine import (
 )
 from em.runner.run import (
     INPUTS,
+    MOST_SHOWN,
     UNDONE,
     Asks,
     CheckFailed,
@@ -56,12 +48,17 @@ from em.runner.run import (
     OutputMissing,
     Pause,
     PendingPrompt,
+    Reason,
     Reports,
     RunResult,
     StepReport,
     UnexpectedResult,
+    check_failed_in_words,
+    context_of_check,
+    context_of_misfit,
     did_not_happen,
     failure_of,
+    misfit_in_words,
     outcome_is_unknown,
     plain,
     quietly,
@@ -159,7 +156,7 @@ class Calls:
             self._check_known(attempt, known.value)
             self._report_past(attempt)
             return known.value
-        yield from notebook.announce([attempt])
+        yield from notebook.announce(attempt)
         value = yield from self._tried(attempt)
         return self._kept(attempt, value, self.reports.made[-1])
 
@@ -169,13 +166,10 @@ class Calls:
         """Make a call for each item; return the results in the order of the items."""
         scopes = scopes_of(step, items, scope)
         self.notebook.check_count(step, len(scopes), turn)
-        if step.parallel <= 1:
-            values = []
-            for number, own in enumerate(scopes):
-                values.append((yield from self.once(step, own, number, start, turn)))
-            return values
-        attempts = [self._attempt(step, own, n, start, turn) for n, own in enumerate(scopes)]
-        return (yield from self._side_by_side(step, attempts, start))
+        values = []
+        for number, own in enumerate(scopes):
+            values.append((yield from self.once(step, own, number, start, turn)))
+        return values
 
     def mended(
         self, attempt: Attempt, error: Exception, count: int, *, returned: bool = False
@@ -322,14 +316,10 @@ class Calls:
         except EmError as error:
             raise Failed(failure_of(attempt.step.id, error, {})) from error
 
-    def _tried(self, attempt: Attempt, count: int = 0) -> Steps:
-        """Make one call with its checks; repeat it as its retry policy says.
-
-        count: how often it was made before.
-        """
+    def _tried(self, attempt: Attempt) -> Steps:
+        """Make one call with its checks; repeat it as its retry policy says."""
         step, scope = attempt.step, attempt.scope
-        retry = step.retry or _ONCE
-        may_have_acted = count > 0 and not attempt.is_undone
+        retry, count, may_have_acted = step.retry or _ONCE, 0, False
         while True:
             count += 1
             called = returned = False
@@ -399,83 +389,6 @@ class Calls:
             self._agreed(attempt)
         args, attempt.args = attempt.args, None
         return self.call(attempt.step, attempt.scope, args, attempt.key)
-
-    def _side_by_side(self, step: CompiledStep, attempts: list[Attempt], start: float) -> Steps:
-        notebook = self.notebook
-        values = self._known(attempts) if notebook.is_kept else {}
-        todo = [item for item in range(len(attempts)) if item not in values]
-        if notebook.is_kept and todo:
-            yield from notebook.announce([attempts[item] for item in todo])
-        calls, failed = self._many(attempts, todo)
-        self.has_acted |= any(attempts[item].writes for item in calls)
-        outcomes = yield CallMany(list(calls.values()), step.parallel)
-        # One report for all items that were done at once, unless another item ends the run.
-        took = (time.perf_counter() - start) * 1e3
-        done = StepReport(id=step.id, status="done", attempts=1, duration_ms=took)
-        surprise: Failed | None = None
-        for item, outcome in zip(calls, outcomes, strict=True):
-            attempt = attempts[item]
-            problem = outcome.error or _violated(step, attempt.scope, outcome.value)
-            if problem is not None:
-                failed.append((item, problem, outcome.error is None))
-                attempt.is_undone = outcome.error is not None and did_not_happen(problem)
-                continue
-            try:
-                self._check_expected(attempt, outcome.value, 1)
-            except Failed as other:
-                surprise = other
-            else:
-                values[item] = self._kept(attempt, outcome.value, done)
-        if surprise is not None:
-            raise surprise
-        # Write what was done before a failure ends the run or is retried.
-        if notebook.is_kept and failed:
-            yield from notebook.announce([])
-        # Calls with an unknown outcome come last: they stop the run.
-        failed.sort(key=lambda failure: self._is_unknown(attempts[failure[0]], failure[1]))
-        for item, problem, returned in failed:
-            value = yield from self._again(attempts[item], problem, returned=returned)
-            values[item] = self._kept(attempts[item], value, self.reports.made[-1])
-        if len(failed) < len(attempts) or not attempts:
-            self.reports.tell(done)
-        return [values[item] for item in range(len(attempts))]
-
-    def _known(self, attempts: list[Attempt]) -> dict[int, Any]:
-        """Return the values that the journal has, by item; report what was not simply done."""
-        values: dict[int, Any] = {}
-        for item, attempt in enumerate(attempts):
-            known = self.notebook.known(attempt)
-            if known is not None:
-                self._check_known(attempt, known.value)
-                values[item] = known.value
-                if self.notebook.past(attempt.item_key) != PAST_DONE:
-                    self._report_past(attempt)
-        return values
-
-    def _many(
-        self, attempts: list[Attempt], todo: list[int]
-    ) -> tuple[dict[int, CallTool], list[tuple[int, Exception, bool]]]:
-        """Return the calls of these items, and the items whose calls can't be made."""
-        calls: dict[int, CallTool] = {}
-        failed: list[tuple[int, Exception, bool]] = []
-        for item in todo:
-            try:
-                calls[item] = self._checked_call(attempts[item])
-            except EmError as error:
-                failed.append((item, error, False))
-                attempts[item].is_undone = True
-        return calls, failed
-
-    def _again(self, attempt: Attempt, error: Exception, *, returned: bool) -> Steps:
-        """Retry one item that failed beside others, if its policy says so; else give it up."""
-        if isinstance(error, Pause):
-            raise error
-        retry = attempt.step.retry or _ONCE
-        is_left = not returned and retry.attempts > 1
-        if is_left and self._may_repeat(attempt, retry, error):
-            yield _wait_after(retry, 1)
-            return (yield from self._tried(attempt, 1))
-        return (yield from self.mended(attempt, error, 1, returned=returned))
 
 
 def _judged(attempt: Attempt, failure: Failure) -> Failure:
@@ -595,14 +508,6 @@ def check_input(schema: Json, given: Json) -> None:
             problems=[f"{name}: not declared" for name in undeclared],
         )
     check_schema(schema, given, "input")
-
-
-def _violated(step: CompiledStep, scope: Json, value: Any) -> Exception | None:
-    try:
-        _check_result(step, scope, value)
-    except EmError as error:
-        return error
-    return None
 
 
 def _wait_after(retry: Retry, count: int) -> Wait:
@@ -823,7 +728,7 @@ class Machine:
         may_ask = not bound.problem or (bound.how == "nothing" and bound.missing)
         if not may_ask or not missing:
             return input_data
-        from em.runner.choices import choices  # most runs have all inputs
+        from em.runner.rehearsal import choices  # most runs have all inputs
 
         options = {
             "run_id": self._run_id,

@@ -251,7 +251,7 @@ def _unsaid_of_lists(routine: Routine, text: str, inputs: Json, at: datetime) ->
     }
     if not texts:
         return {}
-    from em.runner.choices import is_listed  # it brings the rehearsal of a run
+    from em.runner.rehearsal import is_listed  # it brings the rehearsal of a run
 
     listed = {name: one for name, one in texts.items() if is_listed(routine, name)}
     stems = _stems(text)

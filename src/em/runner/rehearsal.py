@@ -5,31 +5,98 @@ because it fails, a rehearsal notes that and goes on, so that all calls with an 
 with what is known about them. What would need the result of a call that was not made must wait.
 """
 
+import ast
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from em.errors import EmError, ExpressionError
-from em.runner.drivers import Effects
-from em.runner.expressions.language import HOLDS, compile_value, names_in
-from em.runner.expressions.words import in_words
+from em.runner.drivers import Effect, Effects
+from em.runner.expressions.language import HOLDS, compile_expression, compile_value, names_in
+from em.runner.expressions.words import check_in_words, in_words
 from em.runner.journal import Turn
 from em.runner.machine import Machine, Steps, check_conflict, scopes_of
-from em.runner.prepared import Planned, PlannedArgument, Prepared
-from em.runner.requirements import result_in_words
-from em.runner.routine import CompiledStep, ForEachStep, PromptStep, Step, ToolStep, UdfStep
+from em.runner.request import Bound
+from em.runner.routine import (
+    AssertStep,
+    CompiledStep,
+    ForEachStep,
+    Program,
+    PromptStep,
+    Routine,
+    Step,
+    ToolStep,
+    UdfStep,
+)
 from em.runner.run import (
     Failed,
     Failure,
     Item,
     Pause,
     PendingPrompt,
+    Planned,
+    PlannedArgument,
+    Prepared,
     plain,
 )
-from em.values.canonical import Json, short
+from em.values import json_schema
+from em.values.canonical import Json, identical, short
+from em.values.leaves import texts
+from em.values.syntax_tree import expression_of
+
+
+def required_by(step: Step, field: str) -> list[str]:
+    """Say what a field of a step requires, or when it lets the step be made at all."""
+    if field == "check" and isinstance(step, AssertStep):
+        return [check_in_words(step.check)]
+    if field == "expect":
+        return [f"afterwards {one}" for one in result_in_words(step)]
+    if field == "when" and step.when is not None:
+        return [check_in_words(step.when)]
+    if field == "over" and isinstance(step, ForEachStep):
+        lists = (f"`{name}` of {in_words(text)}" for name, text in step.over.items())
+        return [f"for each {' and '.join(lists)}"]
+    if field == "for_each" and step.for_each is not None:
+        return [f"for each `{step.as_}` of {in_words(str(step.for_each))}"]
+    return []
+
+
+def result_in_words(step: Step) -> list[str]:
+    """Say what the result of a step must be like."""
+    if step.expect is None:
+        return []
+    return [f"{one}{_held(step)}" for one in schema_in_words(step.save_as or step.id, step.expect)]
+
+
+def _held(step: Step) -> str:
+    return f" (in {step.held} recordings)" if step.held else ""
+
+
+def schema_in_words(name: str, schema: Any) -> list[str]:
+    """Say what a value must be like: `order` has status; `order.status` is "pending"."""
+    if not isinstance(schema, dict):
+        return []
+    found, rest = [], dict(schema)
+    required = rest.pop("required", None)
+    if isinstance(required, list) and required:
+        found.append(f"`{name}` has {', '.join(map(str, required))}")
+    if "const" in rest:
+        found.append(f"`{name}` is {short(rest.pop('const'))}")
+    if isinstance(rest.get("enum"), list):
+        found.append(f"`{name}` is {' or '.join(map(short, rest.pop('enum')))}")
+    properties = rest.pop("properties", None)
+    if isinstance(properties, dict):
+        for field, one in properties.items():
+            found += schema_in_words(f"{name}.{field}", one)
+    if isinstance(rest.get("items"), dict):
+        found += schema_in_words(f"{name}[]", rest.pop("items"))
+    if rest and rest != {"type": "object"}:
+        found.append(f"`{name}` fits {short(rest)}")
+    return found
+
 
 YOUR_ANSWER = "your answer"
 _UNKNOWN = object()
@@ -362,3 +429,110 @@ def _single_values(args: Any, place: str = "") -> Iterator[tuple[str, Any]]:
         else:
             inside = f"{place}[{msgspec.json.encode(part).decode()}]"
         yield from _single_values(inner, inside)
+
+
+MOST = 10
+"""Values that are rehearsed; of a longer list none is."""
+_ONLY = ("only", "only_key")
+_CHOOSING = (*_ONLY, "where")
+
+
+def places_of(program: Program, name: str) -> list[tuple[str, str]]:
+    """Return the lists that have the values of an input: expression, and field of its rows."""
+    found = [
+        place
+        for step in program.steps
+        for text in texts(msgspec.to_builtins(step.source))
+        if name in text
+        for place in _places(text, name)
+    ]
+    return [*dict.fromkeys(found)]
+
+
+def is_listed(routine: Routine, name: str) -> bool:
+    """Return whether a run takes the only record with the value of an input, or hands over."""
+    found = (
+        _places(text, name, _ONLY)
+        for step in routine.all_steps
+        for text in texts(msgspec.to_builtins(step))
+        if name in text
+    )
+    return any(field for each in found for _, field in each)
+
+
+def _places(
+    text: str, name: str, functions: Sequence[str] = _CHOOSING
+) -> Iterator[tuple[str, str]]:
+    bare = text.strip().removeprefix("{{").removesuffix("}}").strip()
+    try:
+        nodes = [*ast.walk(expression_of(bare))]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in nodes:
+        if isinstance(node, ast.Compare) and _is(node.left, name):
+            if isinstance(node.ops[0], ast.In):
+                yield ast.unparse(node.comparators[0]), ""
+        elif isinstance(node, ast.Call) and _is(node.func, *functions) and node.args:
+            fields = [(one.arg, one.value) for one in node.keywords]
+            for more in (one for one in node.args[1:] if isinstance(one, ast.Dict)):
+                keys = [getattr(key, "value", None) for key in more.keys]
+                fields += zip(keys, more.values, strict=True)
+            for field, value in fields:
+                if isinstance(field, str) and _is(value, name):
+                    yield ast.unparse(node.args[0]), field
+
+
+def _is(node: ast.AST, *names: str) -> bool:
+    return isinstance(node, ast.Name) and node.id in names
+
+
+def choices(
+    program: Program, options: Json, given: Json, missing: Sequence[str]
+) -> Generator[Effect, Any, dict[str, list[Any]]]:
+    """Return the values of missing inputs, as far as few are listed and pass all checks."""
+    places = {name: found for name in missing if (found := places_of(program, name))}
+    if not places:
+        return {}
+    bound = Bound(inputs=given, how="given")
+    looking = Rehearsal(program, **options, bound=bound, lacking=missing)
+    yield from looking.run(given)
+    fitting = {
+        name: _fitting(program, name, _listed(lists, looking.scope))
+        for name, lists in places.items()
+    }
+    listed = {name: values for name, values in fitting.items() if 0 < len(values) <= MOST}
+    if len(missing) > 1:
+        return listed
+    passing: dict[str, list[Any]] = {name: [] for name in listed}
+    for name, values in listed.items():
+        for value in values:
+            inputs = {**given, name: value}
+            bound = Bound(inputs=inputs, how="given")
+            tried = yield from Rehearsal(program, **options, bound=bound).run(inputs)
+            if tried.status == "ok":
+                passing[name].append(value)
+    return {name: values for name, values in passing.items() if values}
+
+
+def _listed(places: Sequence[tuple[str, str]], scope: Json) -> Iterator[Any]:
+    for text, field in places:
+        try:
+            rows = compile_expression(text, "")(scope)
+        except EmError:
+            continue  # it needs what was not read
+        rows = rows.values() if field and isinstance(rows, Mapping) else rows
+        if isinstance(rows, list | tuple) or (field and not isinstance(rows, str)):
+            yield from (
+                row.get(field) if field and isinstance(row, Mapping) else row for row in rows
+            )
+
+
+def _fitting(program: Program, name: str, values: Iterator[Any]) -> list[Any]:
+    """Return the values that the input may have, each once."""
+    schema = json_schema.properties_of(program.routine.input_schema).get(name, {})
+    found: list[Any] = []
+    for value in map(plain, values):
+        fits = value is not None and not any(json_schema.problems(schema, value))
+        if fits and not any(identical(value, one) for one in found):
+            found.append(value)
+    return found

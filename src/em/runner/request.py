@@ -35,7 +35,7 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     may. missing: inputs that the request does not have, by the model's account; where nobody read
     it, those that a person may be asked for instead. wishes: what the request asks for that no
     input expresses, where that is the only problem: then the inputs are those that were read, and
-    the run may be prepared (`em.runner.decision`). suggested: values that a form for a person is
+    the run may be prepared (`em.runner.preparation`). suggested: values that a form for a person is
     filled with, where nobody read the request.
     """
 

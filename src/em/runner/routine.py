@@ -13,8 +13,8 @@ import msgspec
 
 from em.errors import InvalidRoutine
 from em.redaction.names import is_secret_name
+from em.runner.expressions.functions import ABSENT, OMITTED
 from em.runner.expressions.language import Evaluate, compile_expression, compile_value
-from em.runner.expressions.selection import ABSENT, OMITTED
 from em.settings import McpServer
 from em.values.call import Effect
 from em.values.canonical import Json
@@ -117,7 +117,6 @@ _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(_Comm
 class _Call(_Common, frozen=True, kw_only=True):
     """The fields of a step that calls something."""
 
-    parallel: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
     retry: Retry | None = None
     timeout: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
     checks: Checks | None = None
@@ -437,7 +436,6 @@ class CompiledStep:
         self.on_error = step.on_error
         self.expect = None if step.expect is None else matcher(step.expect)
         call = step if isinstance(step, _Call) else _NO_CALL
-        self.parallel = call.parallel
         self.retry = call.retry
         self.timeout = call.timeout
         checks = call.checks or Checks()

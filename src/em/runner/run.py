@@ -1,5 +1,6 @@
 """A run: its result, its events, and the exceptions that end it before its last step."""
 
+import ast
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -12,8 +13,123 @@ from em.errors import EmError, NoEffect, NotAllowed, RoutineError, WorkflowError
 from em.log.event import Event
 from em.log.kinds import Edge, event_body, event_flow
 from em.log.summary import Summary, event_summary, shown_text, shown_value
-from em.runner.reason import Reason
-from em.values.canonical import Json
+from em.runner.expressions.functions import SCOPE
+from em.runner.expressions.language import compile_expression
+from em.runner.expressions.words import check_in_words
+from em.values.canonical import Json, short
+from em.values.json_schema import Misfit
+from em.values.syntax_tree import expression_of
+
+MOST_SHOWN = 8
+"""Values that are shown of one check."""
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a run handed over.
+
+    step_id: the step whose check failed; `input` for the inputs. check: the expression, or the
+    place in the result that is not as expected. recorded: what it must be like. now: what is there.
+    held: in how many recordings it held, as the routine says. also: what else the same step expects
+    and did not find, or the asserts behind it that don't hold either; the message names them too.
+    """
+
+    step_id: str
+    check: str = ""
+    message: str = ""
+    recorded: Any = None
+    now: Any = None
+    held: str = ""
+    also: "Sequence[Reason]" = ()
+
+    def __str__(self) -> str:
+        held = f" (it held in {self.held} recordings)" if self.held else ""
+        return f"{self.step_id}: {self.message}{held}; nothing was done"
+
+    @property
+    def in_short(self) -> str:
+        """Say what is there, and what was: `order.status is 'shipped'; it was 'pending' in 3 of 3`.
+
+        What is no single value is said by its message.
+        """
+        recorded = self.recorded if isinstance(self.recorded, dict) else {}
+        words = [*recorded.get("enum", ()), *([recorded["const"]] if "const" in recorded else ())]
+        is_value = self.check and not self.also and not isinstance(self.now, dict | list)
+        share = f" in {self.held.replace('/', ' of ')}" if self.held else ""
+        if not words or not is_value:
+            return f"{self.message}; it held{share}" if share else self.message
+        return f"{self.check} is {self.now!r}; it was {' or '.join(map(repr, words))}{share}"
+
+
+def context_of_check(check: str, scope: Json) -> Json:
+    """Return what a failure says about an assert: the check, and its values now."""
+    now: Json = {}
+    for text in _references(check):
+        try:
+            value = compile_expression(text, "")(scope)
+        except EmError:
+            continue
+        now[text] = short(value) if isinstance(value, dict | list) else value
+        if len(now) == MOST_SHOWN:
+            break
+    return {"check": check, "recorded": check_in_words(check), "now": now}
+
+
+def check_failed_in_words(about: Json) -> str:
+    """Say which assert failed, and what its values are now."""
+    now = ", ".join(f"`{text}` is {short(value)}" for text, value in about["now"].items())
+    return f"it does not hold that {about['recorded']}{': ' if now else ''}{now}"
+
+
+def _references(check: str) -> Iterator[str]:
+    """Yield the references of an expression, such as `order.user_id`, each once."""
+    try:
+        tree = expression_of(check.strip())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    waiting: list[ast.AST] = [tree]
+    seen: set[str] = set()
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and _is_reference(node):
+            text = ast.unparse(node)
+            if text not in seen and text not in SCOPE:
+                seen.add(text)
+                yield text
+        else:
+            waiting += ast.iter_child_nodes(node)
+
+
+def _is_reference(node: ast.AST) -> bool:
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
+            return False
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def context_of_misfit(name: str, found: Misfit) -> Json:
+    """Return what a failure says about a value that does not fit its schema."""
+    place = place_of(name, found)
+    more = [{**context_of_misfit(name, one), "message": _in_words(name, one)} for one in found.also]
+    about = {"check": place, "recorded": found.wanted, "now": found.found}
+    return {**about, "also": more} if more else about
+
+
+def place_of(name: str, found: Misfit) -> str:
+    """Return where a value does not fit, as an expression would name it: `order.status`."""
+    dot = "" if not found.where or found.where.startswith("[") else "."
+    return f"{name}{dot}{found.where}"
+
+
+def misfit_in_words(name: str, found: Misfit) -> str:
+    """Say what does not fit: `order.status`: "pending" was expected, and it is "delivered"."""
+    return "; ".join(_in_words(name, one) for one in (found, *found.also))
+
+
+def _in_words(name: str, found: Misfit) -> str:
+    is_now = "" if isinstance(found.found, dict | list) else f", and it is {short(found.found)}"
+    return f"`{place_of(name, found)}`: {found.message}{is_now}"
+
 
 Status = Literal["ok", "failed", "needs_input", "cancelled"]
 INPUTS = "inputs"
@@ -442,3 +558,74 @@ def plain(value: Any) -> Any:
         return msgspec.to_builtins(value)
     except TypeError:
         return repr(value)
+
+
+class PlannedArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One argument of a call that was planned: its value, or the problem why it has none.
+
+    source: where it comes from, in words.
+    """
+
+    place: str
+    source: str
+    value: Any = msgspec.UNSET
+    problem: str = ""
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A step that was not done: a call with an effect, a question, or one that must wait.
+
+    needs: what it waits for, such as "the result of refund". expects: what the call must return, in
+    words. shows: what the tool would do, such as a command or a diff.
+    """
+
+    step: str
+    does: Literal["write", "ask", "wait"]
+    tool: str = ""
+    item: Item = None
+    arguments: Sequence[PlannedArgument] = ()
+    expects: Sequence[str] = ()
+    needs: Sequence[str] = ()
+    message: str = ""
+    shows: str = ""
+
+
+class Prepared(RunResult, frozen=True, kw_only=True):
+    """A run that made its reads and checks, and no call with an effect.
+
+    The status says how the run would go: `ok` to its end; `needs_input` if it would ask or hand
+    over; `failed`. context: what was read, by name. planned: what was left undone.
+    token: commits just this, once (`memory.commit`); empty if the run would not reach its end, if
+    it asks something on its way, or where there is no memory to keep it.
+    """
+
+    planned: Sequence[Planned] = ()
+    token: str = ""
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether nothing is left to be asked or to go wrong before the first write."""
+        return self.status == "ok" and not any(one.does == "ask" for one in self.planned)
+
+    @property
+    def text(self) -> str:
+        """What was read and what would be done, a line for each value."""
+        read = [f"`{name}` is {short(plain(value))}" for name, value in self.context.items()]
+        return "\n".join([*read, *(line for one in self.planned for line in _lines(one))])
+
+
+def _lines(planned: Planned) -> Iterator[str]:
+    number = "" if planned.item is None else f"[{planned.item}]"
+    needs = f" (needs {', '.join(planned.needs)})" if planned.needs else ""
+    if planned.does == "ask":
+        yield f"{planned.step}: would ask: {planned.message}{needs}"
+        return
+    if planned.does == "wait":
+        yield f"{planned.step}{number}: needs {', '.join(planned.needs)}"
+    else:
+        yield f"{planned.step}{number}: would call {planned.tool}{needs}"
+    yield from (f"  | {line}" for line in planned.shows.splitlines())
+    for one in planned.arguments:
+        value = "?" if one.value is msgspec.UNSET else short(one.value)
+        yield f"  {one.place} = {value}: {one.problem or one.source}"
+    yield from (f"  afterwards: {words}" for words in planned.expects)

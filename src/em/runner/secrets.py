@@ -16,10 +16,8 @@ import msgspec
 from em.errors import RoutineError, UsageError
 from em.redaction.masker import Echoes, MarkerMoved, Masker, put_back, refuse_markers
 from em.redaction.redactor import Redactor, marker
-from em.runner.prepared import Planned, Prepared
-from em.runner.reason import Reason
 from em.runner.routine import PromptStep, Routine, Secret
-from em.runner.run import Failure, PendingPrompt, RunResult, StepReport
+from em.runner.run import Failure, PendingPrompt, Planned, Prepared, Reason, RunResult, StepReport
 from em.settings import AllowSettings
 from em.values.call import Fix, fix_problem
 from em.values.canonical import Json

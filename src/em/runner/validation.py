@@ -1,17 +1,18 @@
 """Validation: every problem of a routine package at once, each with its file and line."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from em.errors import ExpressionError, RoutineError
+from em.runner.expressions.functions import SCOPE
 from em.runner.expressions.language import (
-    Inputs,
-    References,
-    all_steps,
+    HOLDS,
+    compile_expression,
     compile_value,
+    names_in,
     texts_in,
 )
 from em.runner.package import ROUTINE, UDF, udf_names
@@ -360,3 +361,171 @@ def _place(value: Json, where: Where) -> str:
     if step_id is None:
         return dotted(where) or "routine"
     return f"step {step_id}, field {dotted(rest)}" if rest else f"step {step_id}"
+
+
+class Inputs:
+    """The names of a routine's inputs, as far as its schema and example show them."""
+
+    def __init__(self, schema: Any, example: Any, secrets: Any = ()) -> None:
+        declared = json_schema.Declared(schema)
+        self.is_closed = not declared.is_open and not declared.patterns
+        self.names = frozenset(declared.names)
+        if not self.is_closed and isinstance(example, dict):
+            self.names |= example.keys()
+        for secret in secrets if isinstance(secrets, list) else ():
+            if isinstance(secret, dict) and isinstance(secret.get("name"), str):
+                self.names |= {secret["name"]}
+
+
+class References:
+    """Checks in the order of the steps what each refers to.
+
+    If the schema leaves the input open, a name that nothing defines may be an input: `assumed`
+    lists it once, and it is not a problem by itself.
+    """
+
+    def __init__(self, steps: list[Any], inputs: Inputs, functions: Set[str]) -> None:
+        self._steps = steps
+        self._inputs = inputs
+        self._known = inputs.names | SCOPE.keys() | functions
+        self._functions = SCOPE.keys() | functions
+        self.assumed: dict[str, tuple[Where, str]] = {}
+
+    def problems(self) -> Iterator[Found]:
+        """Yield every problem of expressions and names."""
+        yield from self._all(self._steps, ())
+
+    def _all(self, steps: Sequence[Any], where: Where) -> Iterator[Found]:
+        for number, step in enumerate(steps):
+            if isinstance(step, dict):
+                check = self._block if step.get("type") == "for_each" else self._step
+                yield from check(step, (*where, "steps", number))
+                if isinstance(step.get("save_as"), str):
+                    self._known |= {step["save_as"]}
+
+    def _block(self, step: Json, where: Where) -> Iterator[Found]:
+        """Yield the problems of a block. What it saves is local to it, but for its result."""
+        over, outside = _mapping(step, "over"), self._known
+        for name, source in over.items():
+            yield from self._bare(source, (*where, "over", name), frozenset())
+        rest = {key: value for key, value in step.items() if key not in ("over", "steps")}
+        yield from self._step(rest, where)
+        self._known = outside | over.keys()
+        yield from self._all(_list_in(step, "steps"), where)
+        self._known = outside
+
+    def _step(self, step: Json, where: Where) -> Iterator[Found]:
+        own = {str(step.get("as", "item"))} if step.get("for_each") is not None else set()
+        for field, item in step.items():
+            path = (*where, field)
+            # The item is defined only where the step runs for each one.
+            known = set() if field in ("when", "for_each") else own
+            if field == "checks":
+                yield from self._checks(item, path, known)
+            elif HOLDS.get(field) == "bare":
+                yield from self._bare(item, path, known)
+            elif HOLDS.get(field) == "values":
+                yield from self._value(item, path, known)
+            elif field not in HOLDS:
+                for at, _ in texts_in(item, path):
+                    yield at, "an expression here is not evaluated", "write the value itself"
+
+    def _all_bare(self, sources: Any, where: Where, own: Set[str] = frozenset()) -> Iterator[Found]:
+        for number, source in enumerate(sources if isinstance(sources, list) else ()):
+            yield from self._bare(source, (*where, number), own)
+
+    def _checks(self, checks: Any, where: Where, own: Set[str]) -> Iterator[Found]:
+        for when, sources in checks.items() if isinstance(checks, dict) else ():
+            known = own | {"result"} if when == "post" else own
+            yield from self._all_bare(sources, (*where, when), known)
+
+    def _value(self, value: Any, where: Where, own: Set[str]) -> Iterator[Found]:
+        for at, text in texts_in(value, where):
+            yield from self._text(text, at, own)
+        for at in _templated_names(value, where):
+            yield at, "an expression in a name is not evaluated", "write the name itself"
+
+    def _bare(self, source: Any, where: Where, own: Set[str]) -> Iterator[Found]:
+        if not isinstance(source, str):
+            return
+        if "{{" in source or "{%" in source:
+            yield where, "expected a bare expression, found {{ }}", "remove the {{ }}"
+            return
+        try:
+            compile_expression(source, "")
+            used = names_in(source, "", bare=True)
+        except ExpressionError as error:
+            yield where, error.message, error.fix
+        else:
+            yield from self._names(used, where, own)
+
+    def _text(self, text: str, where: Where, own: Set[str]) -> Iterator[Found]:
+        try:
+            compile_value(text, "")
+            used = names_in(text, "")
+        except ExpressionError as error:
+            yield where, error.message, error.fix
+        else:
+            yield from self._names(used, where, own)
+
+    def _names(self, used: Set[str], where: Where, own: Set[str]) -> Iterator[Found]:
+        known = self._known | own
+        for name in sorted(used - known):
+            fix = closest(name, sorted(known - SCOPE.keys()))
+            blocks = [path for path, step in all_steps(self._steps) if _saves(step, name)]
+            if any(path < where and len(path) > 2 for path in blocks):
+                fix = "use the name under which the block saves its turns"
+                yield where, f"{name!r} is known only in the block that saves it", fix
+            elif blocks:
+                yield where, f"{name!r} is used before it exists", fix
+            elif self._inputs.is_closed:
+                yield where, f"{name!r} is not defined", fix
+            else:
+                self.assumed.setdefault(name, (where, fix))
+
+    def shadows(self) -> Iterator[Found]:
+        """Yield the names of results that no expression can use, or that hide a function."""
+        for path, step in all_steps(self._steps):
+            named = [(step.get(field), (*path, field)) for field in ("save_as", "as")]
+            named += [(name, (*path, "over", name)) for name in _mapping(step, "over")]
+            for name, where in named:
+                if not isinstance(name, str) or "{{" in name:
+                    continue
+                if not name.isidentifier():
+                    yield where, f"no expression can refer to {name!r}", "use letters, digits and _"
+                elif name in self._functions:
+                    yield where, f"{name!r} hides the function of that name", "use another name"
+
+
+def all_steps(steps: Sequence[Any], where: Where = ()) -> Iterator[tuple[Where, Json]]:
+    """Yield the steps of a parsed routine with their places, also those in blocks."""
+    for number, step in enumerate(steps):
+        if isinstance(step, dict):
+            path = (*where, "steps", number)
+            yield path, step
+            yield from all_steps(_list_in(step, "steps"), path)
+
+
+def _saves(step: Json, name: str) -> bool:
+    return step.get("save_as") == name or name in _mapping(step, "over")
+
+
+def _mapping(value: Any, field: str) -> Mapping[str, Any]:
+    found = value.get(field) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _list_in(value: Any, field: str) -> list[Any]:
+    found = value.get(field) if isinstance(value, dict) else None
+    return found if isinstance(found, list) else []
+
+
+def _templated_names(value: Any, where: Where) -> Iterator[Where]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if isinstance(key, str) and ("{{" in key or "{%" in key):
+                yield (*where, key)
+            yield from _templated_names(item, (*where, key))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _templated_names(item, (*where, number))

@@ -17,8 +17,7 @@ from em.compiler.kind import tasks_in
 from em.errors import InvalidWorkflow, NotFound, QueueFull, UsageError, WorkError
 from em.log.event import JOB_PREFIX, Draft, EventQuery, check_name, job_stream, trace_stream
 from em.memory import Memory
-from em.runner.cancellation import cancel_runs
-from em.runner.history import read_run
+from em.runner.history import cancel_runs, read_run
 from em.runner.package import find_routine
 from em.settings import Settings, WorkSettings
 from em.state.subjects import subjects_of

@@ -12,9 +12,8 @@ from em.llm.providers import PROVIDERS, get_llm_client
 from em.log.event import EventQuery, inner_run_id, run_stream
 from em.runner.engine import RunOptions, resume_run, run_routine
 from em.runner.expressions.language import as_text
-from em.runner.history import read_run
+from em.runner.history import read_run, retry_problem
 from em.runner.package import opened
-from em.runner.retry import retry_problem
 from em.runner.routine import Routine
 from em.runner.run import Pause, PendingPrompt, RunResult
 from em.runner.secrets import Secrets

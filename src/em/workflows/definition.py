@@ -72,7 +72,6 @@ class StepDef(
     when: str | bool | None = None
     for_each: Any = None
     as_: str = msgspec.field(default="item", name="as")
-    parallel: Annotated[int, msgspec.Meta(ge=1, le=256)] = 1
     gate: bool | str | Gate | None = None
     on_failure: OnFailure = "abort_chain"
     retry: int | Retry | None = None

@@ -42,7 +42,7 @@ class Ensemble(Machine):
     def _steps(self) -> Steps:
         """Run the steps: in their order, or side by side."""
         if self._conductor.width:
-            yield from self._notebook.announce([])
+            yield from self._notebook.announce()
             yield CallTool(self._side_by_side, {})
             order = {step.id: n for n, step in enumerate(self._program.steps)}
             self._reports.made.sort(key=lambda report: order[report.id])
@@ -65,7 +65,7 @@ class Ensemble(Machine):
             fetching = conductor.fetch(step)
             if fetching is not None:
                 # Others may take their time to answer: store what was done before asking them.
-                yield from calls.notebook.announce([])
+                yield from calls.notebook.announce()
                 yield from fetching
             scope = conductor.scope(step)
             if step.when is not None and not step.when(scope):
@@ -142,9 +142,9 @@ def _alone(steps: Steps, notebook: Notebook) -> Steps:
     try:
         yield from steps
     except (Failed, Pause):
-        yield from notebook.announce([])
+        yield from notebook.announce()
         raise
-    yield from notebook.announce([])
+    yield from notebook.announce()
 
 
 def _in_turn(notify: Callable[[Any], None] | None) -> Callable[[Any], None] | None:

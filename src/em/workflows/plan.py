@@ -193,7 +193,6 @@ def _tool_step(
             save_as=step.name,
             for_each=_for_each(step),
             as_=step.as_,
-            parallel=step.parallel,
             retry=retry,
             timeout=step.timeout or workflow.timeout,
             on_error="continue" if step.on_failure == "continue" else "fail",

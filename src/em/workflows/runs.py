@@ -15,9 +15,10 @@ from em.log.event import WORKFLOW_CLEAN_UP, Draft, Event, EventQuery, run_stream
 from em.log.summary import Cursor, Summary, SummaryQuery, Totals
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_steps
-from em.runner.engine import refuse_lost_secrets, same_input
+from em.runner.engine import drive_run, refuse_lost_secrets, same_input
 from em.runner.expressions.language import as_text
 from em.runner.history import (
+    RETRIED,
     RunFilter,
     RunSummary,
     find_runs,
@@ -33,10 +34,8 @@ from em.runner.journal import (
     keepable,
     retried_note,
 )
-from em.runner.retry import RETRIED
 from em.runner.run import RunResult, StepReport
 from em.runner.secrets import Secrets, without_secrets
-from em.runner.span import drive_run
 from em.runner.tools import Tool, ToolRegistry, Tools
 from em.runner.tools.mcp import Servers
 from em.runner.validation import Problem

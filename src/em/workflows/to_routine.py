@@ -153,11 +153,7 @@ def _prove(draft: Draft) -> None:
     # A write is answered only if it is the next recorded one, and so is each call of a tool here.
     calls = [call if call.is_udf else call._replace(effect="write") for call in recorded.calls]
     world = World(recorded.inputs, calls)
-    steps = [
-        msgspec.structs.replace(step, parallel=1) if isinstance(step, ToolStep) else step
-        for step in draft.routine.steps
-    ]
-    outcome = world.run(Program(msgspec.structs.replace(draft.routine, steps=steps)))
+    outcome = world.run(Program(draft.routine))
     if outcome.verdict != "right":
         raise _not_repeated(draft, outcome.reason)
     if not identical(world.output, draft.output):

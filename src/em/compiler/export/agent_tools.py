@@ -18,8 +18,8 @@ from em.compiler.tool_schema import (
 )
 from em.errors import ExportError
 from em.runner.authorship import refuse_unread
+from em.runner.card import description_of, public_form
 from em.runner.package import ROUTINE, Package
-from em.runner.public_form import description_of, public_form
 from em.runner.routine import PromptStep, Routine
 from em.runner.tools import one_line
 from em.runner.tools.coding import is_coding_tool

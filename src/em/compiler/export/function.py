@@ -23,9 +23,8 @@ from jinja2 import Environment, TemplateSyntaxError, nodes
 from em.compiler.checks import walked
 from em.compiler.export import prelude
 from em.errors import ExportError
-from em.runner.expressions.functions import FUNCTIONS
+from em.runner.expressions.functions import FUNCTIONS, OMITTED
 from em.runner.expressions.language import whole_expression
-from em.runner.expressions.selection import OMITTED
 from em.runner.tools import one_line
 from em.values.canonical import Json
 from em.values.leaves import texts
@@ -68,7 +67,7 @@ _TYPES = {
     "string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list",
     "object": "dict",
 }  # fmt: skip
-_OF_RUNNER = ("idempotency_key", "parallel", "timeout", "retry", "checks", "for_each")
+_OF_RUNNER = ("idempotency_key", "timeout", "retry", "checks", "for_each")
 """The fields of steps that need the runner."""
 _FIELD_TYPES = ("text", "confirm", "json")
 _NOTES = frozenset(

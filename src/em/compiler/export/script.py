@@ -31,8 +31,8 @@ from em.compiler.export.function import (
 )
 from em.errors import ExportError
 from em.runner.authorship import runs_in_sandbox
+from em.runner.card import description_of
 from em.runner.package import UDF, Package
-from em.runner.public_form import description_of
 from em.runner.routine import Routine, ToolStep, UdfStep
 from em.runner.tools import one_line
 from em.values.canonical import Json

@@ -21,9 +21,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from em.errors import ExpressionError
-from em.runner.expressions.functions import bounded, check_size
+from em.runner.expressions.functions import ABSENT, bounded, check_size, given
 from em.runner.expressions.language import Evaluate, Missing, Scope, as_text, undefined
-from em.runner.expressions.selection import ABSENT, given
 from em.values.canonical import short
 
 MAX_REPEAT = 1_000_000

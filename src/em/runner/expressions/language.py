@@ -2,29 +2,43 @@
 
 A text that is exactly one `{{ expression }}` keeps the type of its value; text around it makes
 the result a text. `a.b` on a mapping is the key `b`. An undefined name is an error that names it.
-The value of an expression is never evaluated again. References like `a.b[0]` are compiled here;
-selections that compilers write in `direct`; everything else goes to Jinja2's sandbox (`jinja`),
-which is imported only when needed.
+The value of an expression is never evaluated again.
+
+References like `a.b[0]` are evaluated here, and so are the expressions that compilers write
+(`compile_direct`): they are evaluated in every replay, and Jinja's sandbox costs about twenty times
+as much. Everything else goes to Jinja2's sandbox (`jinja`), which is imported only when needed.
 """
 
+import ast
+import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import msgspec
 
 from em.errors import ExpressionError
-from em.runner.expressions.direct import PLAIN, WORDS, compile_direct
-from em.runner.expressions.functions import SCOPE
+from em.runner.expressions.functions import ABSENT, FUNCTIONS, SCOPE, bounded, given
 from em.values.canonical import Json
-from em.values.json_schema import Declared
 from em.values.leaves import scalars
-from em.values.mismatch import Found, Where, closest
+from em.values.mismatch import Where, closest
+from em.values.syntax_tree import expression_of
 
 if TYPE_CHECKING:
     from em.runner.expressions.jinja import Sandboxed
+
+
+Scope = Mapping[str, Any]
+Evaluate = Callable[[Scope], Any]
+Part = str | int
+"""A key or a position behind a name."""
+
+WORDS = {"true": True, "false": False, "none": None, "True": True, "False": False, "None": None}
+"""The words of expressions that are values."""
+PLAIN = frozenset((str, int, float, bool, type(None), list, dict))
+"""The types of most values; no value of exactly one of them is a function, or `Missing`."""
 
 
 def as_text(value: Any) -> str:
@@ -37,16 +51,10 @@ def as_text(value: Any) -> str:
 class Missing(str):
     """A missing value that is allowed to be missing: an empty text, as is every part of it."""
 
-    STANDS_FOR_NOTHING = True
-
     __slots__ = ()
 
     def __getitem__(self, _part: object) -> "Missing":
         return self
-
-
-Scope = Mapping[str, Any]
-Evaluate = Callable[[Scope], Any]
 
 
 def undefined(name: str, scope: Scope, place: str) -> ExpressionError:
@@ -96,11 +104,11 @@ def compile_expression(source: str, place: str) -> Evaluate:
     if reference is not None:
         name, path = reference
         return _compile_reference(name, path, place)
-    direct = compile_direct(source, place, _compile_reference)
+    direct = compile_direct(source, place)
     return direct or _jinja().expression(source.strip(), place)
 
 
-def parse_reference(source: str) -> tuple[str, tuple[str | int, ...]] | None:
+def parse_reference(source: str) -> tuple[str, tuple[Part, ...]] | None:
     """Split a reference like `a.b[0]` into its name and parts; None for other expressions."""
     match = _REFERENCE.fullmatch(source.strip())
     if match is None or match["name"] in WORDS or iskeyword(match["name"]):
@@ -169,7 +177,7 @@ def _compile_filled(text: str, place: str) -> Evaluate | None:
     return evaluate
 
 
-def _compile_reference(name: str, path: tuple[str | int, ...], place: str) -> Evaluate:
+def _compile_reference(name: str, path: tuple[Part, ...], place: str) -> Evaluate:
     def direct(scope: Scope) -> Any:
         try:
             value = scope[name]
@@ -247,163 +255,6 @@ def acting(step: Json) -> Iterator[Any]:
     )
 
 
-class Inputs:
-    """The names of a routine's inputs, as far as its schema and example show them."""
-
-    def __init__(self, schema: Any, example: Any, secrets: Any = ()) -> None:
-        declared = Declared(schema)
-        self.is_closed = not declared.is_open and not declared.patterns
-        self.names = frozenset(declared.names)
-        if not self.is_closed and isinstance(example, dict):
-            self.names |= example.keys()
-        for secret in secrets if isinstance(secrets, list) else ():
-            if isinstance(secret, dict) and isinstance(secret.get("name"), str):
-                self.names |= {secret["name"]}
-
-
-class References:
-    """Checks in the order of the steps what each refers to.
-
-    If the schema leaves the input open, a name that nothing defines may be an input: `assumed`
-    lists it once, and it is not a problem by itself.
-    """
-
-    def __init__(self, steps: list[Any], inputs: Inputs, functions: Set[str]) -> None:
-        self._steps = steps
-        self._inputs = inputs
-        self._known = inputs.names | SCOPE.keys() | functions
-        self._functions = SCOPE.keys() | functions
-        self.assumed: dict[str, tuple[Where, str]] = {}
-
-    def problems(self) -> Iterator[Found]:
-        """Yield every problem of expressions and names."""
-        yield from self._all(self._steps, ())
-
-    def _all(self, steps: Sequence[Any], where: Where) -> Iterator[Found]:
-        for number, step in enumerate(steps):
-            if isinstance(step, dict):
-                check = self._block if step.get("type") == "for_each" else self._step
-                yield from check(step, (*where, "steps", number))
-                if isinstance(step.get("save_as"), str):
-                    self._known |= {step["save_as"]}
-
-    def _block(self, step: Json, where: Where) -> Iterator[Found]:
-        """Yield the problems of a block. What it saves is local to it, but for its result."""
-        over, outside = _mapping(step, "over"), self._known
-        for name, source in over.items():
-            yield from self._bare(source, (*where, "over", name), frozenset())
-        rest = {key: value for key, value in step.items() if key not in ("over", "steps")}
-        yield from self._step(rest, where)
-        self._known = outside | over.keys()
-        yield from self._all(_list(step, "steps"), where)
-        self._known = outside
-
-    def _step(self, step: Json, where: Where) -> Iterator[Found]:
-        own = {str(step.get("as", "item"))} if step.get("for_each") is not None else set()
-        for field, item in step.items():
-            path = (*where, field)
-            # The item is defined only where the step runs for each one.
-            known = set() if field in ("when", "for_each") else own
-            if field == "checks":
-                yield from self._checks(item, path, known)
-            elif HOLDS.get(field) == "bare":
-                yield from self._bare(item, path, known)
-            elif HOLDS.get(field) == "values":
-                yield from self._value(item, path, known)
-            elif field not in HOLDS:
-                for at, _ in texts_in(item, path):
-                    yield at, "an expression here is not evaluated", "write the value itself"
-
-    def _all_bare(self, sources: Any, where: Where, own: Set[str] = frozenset()) -> Iterator[Found]:
-        for number, source in enumerate(sources if isinstance(sources, list) else ()):
-            yield from self._bare(source, (*where, number), own)
-
-    def _checks(self, checks: Any, where: Where, own: Set[str]) -> Iterator[Found]:
-        for when, sources in checks.items() if isinstance(checks, dict) else ():
-            known = own | {"result"} if when == "post" else own
-            yield from self._all_bare(sources, (*where, when), known)
-
-    def _value(self, value: Any, where: Where, own: Set[str]) -> Iterator[Found]:
-        for at, text in texts_in(value, where):
-            yield from self._text(text, at, own)
-        for at in _templated_names(value, where):
-            yield at, "an expression in a name is not evaluated", "write the name itself"
-
-    def _bare(self, source: Any, where: Where, own: Set[str]) -> Iterator[Found]:
-        if not isinstance(source, str):
-            return
-        if "{{" in source or "{%" in source:
-            yield where, "expected a bare expression, found {{ }}", "remove the {{ }}"
-            return
-        try:
-            compile_expression(source, "")
-            used = names_in(source, "", bare=True)
-        except ExpressionError as error:
-            yield where, error.message, error.fix
-        else:
-            yield from self._names(used, where, own)
-
-    def _text(self, text: str, where: Where, own: Set[str]) -> Iterator[Found]:
-        try:
-            compile_value(text, "")
-            used = names_in(text, "")
-        except ExpressionError as error:
-            yield where, error.message, error.fix
-        else:
-            yield from self._names(used, where, own)
-
-    def _names(self, used: Set[str], where: Where, own: Set[str]) -> Iterator[Found]:
-        known = self._known | own
-        for name in sorted(used - known):
-            fix = closest(name, sorted(known - SCOPE.keys()))
-            blocks = [path for path, step in all_steps(self._steps) if _saves(step, name)]
-            if any(path < where and len(path) > 2 for path in blocks):
-                fix = "use the name under which the block saves its turns"
-                yield where, f"{name!r} is known only in the block that saves it", fix
-            elif blocks:
-                yield where, f"{name!r} is used before it exists", fix
-            elif self._inputs.is_closed:
-                yield where, f"{name!r} is not defined", fix
-            else:
-                self.assumed.setdefault(name, (where, fix))
-
-    def shadows(self) -> Iterator[Found]:
-        """Yield the names of results that no expression can use, or that hide a function."""
-        for path, step in all_steps(self._steps):
-            named = [(step.get(field), (*path, field)) for field in ("save_as", "as")]
-            named += [(name, (*path, "over", name)) for name in _mapping(step, "over")]
-            for name, where in named:
-                if not isinstance(name, str) or "{{" in name:
-                    continue
-                if not name.isidentifier():
-                    yield where, f"no expression can refer to {name!r}", "use letters, digits and _"
-                elif name in self._functions:
-                    yield where, f"{name!r} hides the function of that name", "use another name"
-
-
-def all_steps(steps: Sequence[Any], where: Where = ()) -> Iterator[tuple[Where, Json]]:
-    """Yield the steps of a parsed routine with their places, also those in blocks."""
-    for number, step in enumerate(steps):
-        if isinstance(step, dict):
-            path = (*where, "steps", number)
-            yield path, step
-            yield from all_steps(_list(step, "steps"), path)
-
-
-def _saves(step: Json, name: str) -> bool:
-    return step.get("save_as") == name or name in _mapping(step, "over")
-
-
-def _mapping(value: Any, field: str) -> Mapping[str, Any]:
-    found = value.get(field) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def _list(value: Any, field: str) -> list[Any]:
-    found = value.get(field) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
-
-
 def texts_in(value: Any, where: Where) -> Iterator[tuple[Where, str]]:
     """Yield every text of a value that holds expressions, with its path."""
     for path, text in scalars(value, where):
@@ -411,12 +262,209 @@ def texts_in(value: Any, where: Where) -> Iterator[tuple[Where, str]]:
             yield path, text
 
 
-def _templated_names(value: Any, where: Where) -> Iterator[Where]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if isinstance(key, str) and ("{{" in key or "{%" in key):
-                yield (*where, key)
-            yield from _templated_names(item, (*where, key))
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from _templated_names(item, (*where, number))
+# --- the expressions that compilers write ---------------------------------------------------------
+
+LONGEST = 4_000
+"""Longer expressions are left to Jinja."""
+_SELECTS = tuple(f"{name}(" for name in FUNCTIONS if name != "len")
+_COMPARES = re.compile(r" (?:==|!=|>=|<=|>|<|in|and|or|if) |^not ")
+_REFERENCES = (ast.Name, ast.Attribute, ast.Subscript)
+_COMPARISONS = (ast.Eq, ast.NotEq, ast.Gt, ast.GtE, ast.Lt, ast.LtE, ast.In, ast.NotIn)
+
+
+class _Other(Exception):
+    """The expression has a part that only Jinja knows."""
+
+
+def compile_direct(source: str, place: str) -> Evaluate | None:
+    """Compile an expression to Python's own code; None if Jinja has to evaluate it.
+
+    The code calls the functions of expressions and reads references, by names that are made here;
+    it has no other names, attributes or builtins.
+    """
+    if len(source) > LONGEST:
+        return None
+    if not any(name in source for name in _SELECTS) and not _COMPARES.search(source):
+        return None
+    made = _Direct(place)
+    try:
+        tree = ast.parse("lambda scope: None", mode="eval")
+        assert isinstance(tree.body, ast.Lambda)
+        tree.body.body = made.compiled(expression_of(source.strip()))
+        code = compile(ast.fix_missing_locations(tree), "<expression>", "eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError, _Other):
+        return None
+    evaluate: Evaluate = eval(code, made.names)  # noqa: S307 - built here from known parts
+
+    def evaluated(scope: Scope) -> Any:
+        try:
+            return evaluate(scope)
+        except ExpressionError:
+            raise
+        except (ValueError, TypeError, LookupError, OverflowError) as error:
+            raise ExpressionError(str(error), place=place) from None
+
+    return evaluated
+
+
+class _Direct:
+    """Turns the tree of an expression into one whose names are all defined in `names`."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self.names: dict[str, Any] = {"__builtins__": {}}
+
+    def compiled(self, node: ast.expr) -> ast.expr:
+        """Return the tree of a part of the expression."""
+        if _is_constant(node):
+            return ast.Constant(_constant(node))
+        if isinstance(node, _REFERENCES):
+            return self._referred(node)
+        if isinstance(node, ast.Call):
+            return self._called(node)
+        if isinstance(node, ast.BinOp):
+            return self._computed(node)
+        if not _is_composed(node):
+            raise _Other
+        for field, value in ast.iter_fields(node):
+            if isinstance(value, ast.expr):
+                setattr(node, field, self.compiled(value))
+            elif field in ("values", "elts", "comparators"):
+                setattr(node, field, [self.compiled(one) for one in value])
+        return node
+
+    def _call(self, function: Callable[..., Any], *args: ast.expr) -> ast.Call:
+        """Return a call of a function by a name that is made for it."""
+        name = f"_{len(self.names)}"
+        self.names[name] = function
+        return ast.Call(ast.Name(name, ast.Load()), list(args), [])
+
+    def _computed(self, node: ast.BinOp) -> ast.expr:
+        if isinstance(node.op, ast.BitOr):
+            # A filter binds tighter than `|` does in Python.
+            is_float = isinstance(node.right, ast.Name) and node.right.id == "float"
+            if not is_float or not isinstance(node.left, (*_REFERENCES, ast.Call)):
+                raise _Other
+            return self._call(float, self.compiled(node.left))
+        compute = _COMPUTED.get(type(node.op))
+        if compute is None:
+            raise _Other
+        return self._call(compute, self.compiled(node.left), self.compiled(node.right))
+
+    def _referred(self, node: ast.expr) -> ast.expr:
+        """Compile a name, or a call, with the keys and positions behind it."""
+        start, path = _reference_in(node)
+        if isinstance(start, ast.Name):
+            return self._call(_compile_reference(start.id, path, self._place), _scope())
+        read = _compile_reference("_", path, self._place)
+        return self._call(read, ast.Dict([ast.Constant("_")], [self._called(start)]))
+
+    def _called(self, node: ast.Call) -> ast.expr:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name not in FUNCTIONS or any(one.arg is None for one in node.keywords):
+            raise _Other
+        if name != given.__name__:
+            args = [self.compiled(arg) for arg in node.args]
+        else:
+            if node.keywords or not all(isinstance(arg, _REFERENCES) for arg in node.args):
+                raise _Other
+            args = [self._given(*_reference_in(arg)) for arg in node.args]
+        own = FUNCTIONS[name]
+        # A function of udf.py with that name counts, as it does for Jinja.
+        function = self._call(lambda scope: scope.get(name, own), _scope())
+        named = [ast.keyword(one.arg, self.compiled(one.value)) for one in node.keywords]
+        return ast.Call(function, args, named)
+
+    def _given(self, start: ast.expr, path: tuple[Part, ...]) -> ast.expr:
+        """Compile an argument of `given`: what is not there is ABSENT, and no error."""
+        if not isinstance(start, ast.Name):
+            raise _Other
+        name = start.id
+        read = _compile_reference(name, path, self._place)
+
+        def found(scope: Scope) -> Any:
+            try:
+                value = scope[name]
+                for part in path:
+                    value = value[part]
+            except (KeyError, IndexError):
+                return ABSENT
+            except TypeError:
+                try:
+                    value = read(scope)  # an attribute of an object
+                except ExpressionError:
+                    return ABSENT
+            is_there = type(value) in PLAIN or not (callable(value) or isinstance(value, Missing))
+            return value if is_there else ABSENT
+
+        return self._call(found, _scope())
+
+
+def _scope() -> ast.Name:
+    return ast.Name("scope", ast.Load())
+
+
+def _reference_in(node: ast.expr) -> tuple[ast.Name | ast.Call, tuple[Part, ...]]:
+    """Return a name, or a call, and the keys and positions behind it."""
+    parts: list[Part] = []
+    while not isinstance(node, ast.Name | ast.Call):
+        if isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            key = node.slice.value
+            if isinstance(key, bool) or not isinstance(key, str | int):
+                raise _Other
+            parts.append(key)
+        else:
+            raise _Other
+        node = node.value
+    return node, tuple(reversed(parts))
+
+
+def _is_composed(node: ast.expr) -> bool:
+    """Return whether Python evaluates a node of parts as Jinja does."""
+    if isinstance(node, ast.Compare):
+        return len(node.ops) == 1 and isinstance(node.ops[0], _COMPARISONS)
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Not) or (
+            isinstance(node.op, ast.USub)
+            and isinstance(node.operand, ast.Constant)
+            and isinstance(node.operand.value, int | float)
+        )
+    if isinstance(node, ast.Dict):
+        return all(isinstance(key, ast.Constant) for key in node.keys)
+    return isinstance(node, ast.BoolOp | ast.IfExp | ast.List)
+
+
+def _is_constant(node: ast.expr) -> TypeGuard[ast.Constant | ast.Name]:
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in WORDS)
+
+
+def _constant(node: ast.Constant | ast.Name) -> str | int | float | None:
+    value = WORDS[node.id] if isinstance(node, ast.Name) else node.value
+    if not isinstance(value, str | int | float | None):
+        raise _Other
+    return value
+
+
+def _computing(compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return an operator for two numbers, two texts or two lists; it refuses other values."""
+
+    def computed(one: Any, other: Any) -> Any:
+        if type(one) is int and type(other) is int:
+            return bounded(compute(bounded(one), bounded(other)))
+        if compute is operator.add and type(one) is type(other) and type(one) in (str, list):
+            return one + other
+        for value in (one, other):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise TypeError(f"expected a number, got a {type(value).__name__}")
+        return compute(one, other)
+
+    return computed
+
+
+_COMPUTED: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: _computing(operator.add),
+    ast.Sub: _computing(operator.sub),
+    ast.Mult: _computing(operator.mul),
+}

@@ -26,13 +26,13 @@ from em.runner.tools import Tool, code_digest
 from em.runner.tools.command import CommandFailed, run_command
 from em.runner.tools.http import HttpFailed, request
 from em.runner.tools.mcp import McpFailed, Servers, value_of
-from em.runner.tools.named_input import NamedInput
 from em.runner.tools.permissions import (
     Environment,
     check_host,
     find_program,
     host_of,
 )
+from em.runner.tools.readers import NamedInput
 from em.settings import AllowSettings, McpServer
 from em.trust import content_hash
 from em.values.canonical import Json

@@ -24,10 +24,9 @@ from em.runner.tools.coding import (
     is_coding_tool,
     renamed_arguments,
 )
-from em.runner.tools.command_paths import check_paths
 from em.runner.tools.declarations import check_made
 from em.runner.tools.permissions import FIELDS, all_refused, beyond, check_path, enough
-from em.runner.tools.shell import check_programs, template_of
+from em.runner.tools.shell import check_paths, check_programs, template_of
 from em.settings import (
     FILE,
     AllowSettings,

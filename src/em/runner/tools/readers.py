@@ -8,6 +8,7 @@ input names, below the current folder. What `allow` names may be read too. Nothi
 import csv
 import io
 import ipaddress
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +18,43 @@ from urllib.parse import SplitResult, urlsplit
 from em.errors import NotAllowed
 from em.runner.tools import Tool
 from em.runner.tools.http import HttpFailed, request
-from em.runner.tools.named_input import NamedInput
 from em.runner.tools.permissions import check_path, host_of, refused
 from em.settings import AllowSettings
+from em.values.leaves import texts
+
+_URL = re.compile(r"https?://[^\s\"'<>]+")
+_AROUND = "\"'`()[]{}<>,;:!?"
+
+
+class NamedInput:
+    """The texts of a run's input: what a person named for this run."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def take(self, given: Any) -> None:
+        """Set the input of the run."""
+        self._texts = list(texts(given))
+
+    def has_host(self, host: str) -> bool:
+        """Return whether an address of the input has this host."""
+        found = (one for text in self._texts for one in _URL.findall(text))
+        return any(_host_or_none(one) == host for one in found)
+
+    def has_path(self, path: str) -> bool:
+        """Return whether the input is this path, or has it as a word."""
+        return any(
+            path == text or path in (word.strip(_AROUND).rstrip(".") for word in text.split())
+            for text in self._texts
+        )
+
+
+def _host_or_none(url: str) -> str | None:
+    try:
+        return host_of(urlsplit(url))
+    except ValueError:
+        return None
+
 
 TIMEOUT = 30.0
 MAX_FILE = 10 * 1024 * 1024

@@ -13,8 +13,7 @@ from em.compiler.match import LEAST_LIKENESS
 from em.errors import Forbidden, UsageError
 from em.log.event import EventQuery, run_stream
 from em.log.summary import Cursor
-from em.runner import cancellation
-from em.runner.acceptance import standing_of
+from em.runner import history
 from em.runner.history import (
     PastRun,
     RunFilter,
@@ -26,6 +25,7 @@ from em.runner.history import (
     read_run,
     read_served_run,
     read_stored_run,
+    refuse_retry,
     run_query,
 )
 from em.runner.package import (
@@ -34,10 +34,8 @@ from em.runner.package import (
     routine_of,
     texts_of,
 )
-from em.runner.retirement import InUse
-from em.runner.retry import refuse_retry
-from em.runner.roster import stored_routine, version, versions
 from em.runner.run import HANDED_OVER
+from em.runner.standing import InUse, standing_of, stored_routine, version, versions
 from em.serve.api.shapes import (
     AnswersIn,
     CheckOut,
@@ -448,7 +446,7 @@ def cancel_run(request: AnyRequest, run_id: FromPath[str]) -> RunOut:
     service = service_of(request)
     caller = service.caller(request, "write")
     _refuse_unseen(service, caller, run_id)
-    return _run(cancellation.cancel_run(service.store, run_id, by=caller.name, kind="routine"))
+    return _run(history.cancel_run(service.store, run_id, by=caller.name, kind="routine"))
 
 
 HANDLERS = [

@@ -13,10 +13,8 @@ import msgspec
 
 from em.compiler.shadow import Comparison
 from em.heuristics.heuristic import Heuristic, How, Lesson, Polarity, Ranked, Use
-from em.runner.prepared import Planned
-from em.runner.reason import Reason
-from em.runner.roster import StoredRoutine
-from em.runner.run import Failure, PendingPrompt
+from em.runner.run import Failure, PendingPrompt, Planned, Reason
+from em.runner.standing import StoredRoutine
 from em.state.checkpoint import Checkpoint
 from em.state.knowledge import Unread
 from em.state.questions import Answer

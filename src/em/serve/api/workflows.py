@@ -4,9 +4,7 @@ from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody
 
 from em.errors import UsageError
-from em.runner.cancellation import cancel_run
-from em.runner.history import read_served_run, read_stored_run
-from em.runner.retry import refuse_retry
+from em.runner.history import cancel_run, read_served_run, read_stored_run, refuse_retry
 from em.serve.api.routines import Chosen, InStatus, ending, page_of_runs, respond_with_run
 from em.serve.api.shapes import (
     AnswersIn,

@@ -21,9 +21,9 @@ from em.errors import EmError, InputError, NotFound, UsageError
 from em.runner.agent_reply import LARGEST, reply
 from em.runner.answers import Field, fields_of, json_or_text
 from em.runner.card import KIND
-from em.runner.decision import shown_of
 from em.runner.history import read_run, read_served_run
 from em.runner.package import KeptRoutine, routine_of
+from em.runner.preparation import shown_of
 from em.runner.run import Asks, PendingPrompt, RunResult, plain
 from em.runner.template import REQUEST
 from em.runner.tools import one_line, tool_name, tool_names

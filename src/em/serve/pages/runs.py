@@ -15,21 +15,23 @@ from em.errors import EmError, NotFound, StoreBusy, UsageError
 from em.log.event import run_stream
 from em.log.summary import Cursor
 from em.memory import Memory
-from em.runner.cancellation import cancel_run
 from em.runner.history import (
+    RETRIED,
     STATUSES,
     PastRun,
     PastStep,
     RunFilter,
     RunKind,
+    cancel_run,
     find_runs,
     read_run,
     read_stored_run,
+    refuse_retry,
+    retry_problem,
     savings,
 )
 from em.runner.journal import how_to_resume
 from em.runner.package import find_routine, routine_of
-from em.runner.retry import RETRIED, refuse_retry, retry_problem
 from em.runner.run import INPUTS
 from em.serve.auth import PAGES, Caller
 from em.serve.pages.drawing import spans
