@@ -25,7 +25,8 @@ from em.recall.rank import (
 )
 from em.store.protocol import SHAPE_BITS, Passage, PassageMark, Store, Within
 from em.store.search_index import SearchIndex
-from em.text.terms import FIELDS, QUESTION, STOP_WORDS, speaker_terms, stems_of, words_of
+from em.text.tags import FIELDS
+from em.text.terms import QUESTION, STOP_WORDS, speaker_terms, stems_of, words_of
 from em.values.times import from_micros
 from em.values.times import now as this_moment
 

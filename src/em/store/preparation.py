@@ -19,7 +19,7 @@ from em.log.summary import SUMMARISED
 from em.redaction.masker import NAMES, Echoes
 from em.redaction.redactor import Redactor
 from em.store.protocol import ArtefactDraft, Commit, Record, RequestOutcome
-from em.text.terms import field_tags
+from em.text.tags import field_tags
 from em.values.canonical import Json, canonical
 from em.values.times import from_micros, moment, new_id, new_ids, now, to_micros
 

@@ -13,7 +13,7 @@ import msgspec
 from em.log.chain import Entry, Holding
 from em.log.event import Draft, Event, EventQuery, Row
 from em.redaction.redactor import Redactor
-from em.text.terms import FIELDS, field_tags
+from em.text.tags import FIELDS, field_tags
 from em.trust import Database
 from em.values.canonical import Json
 

@@ -11,7 +11,7 @@ from em.recall.embed import Meaning
 from em.recall.search import Recall
 from em.store.protocol import Store, Within
 from em.testing.store import MINUTE, SECRET, T0, append
-from em.text.terms import FIELDS
+from em.text.tags import FIELDS
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

@@ -31,7 +31,7 @@ from em.runner.routine import (
 )
 from em.runner.tools import Tool, argument_problem
 from em.runner.validation import Problem, Severity
-from em.text.terms import FIELDS
+from em.text.tags import FIELDS
 from em.values import json_schema
 from em.values.canonical import Json
 from em.values.mismatch import Where, closest, shape_problems

@@ -3,13 +3,10 @@
 A routine is data that anyone may have sent. So without a permission `fetch_url` gets only an
 address of a host that the input names, on the public network, and `read_text` only a file that the
 input names, below the current folder. What `allow` names may be read too. Nothing here writes.
+Each imports what it needs when it is called: every run loads this module.
 """
 
-import csv
-import io
-import ipaddress
 import re
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,6 @@ from urllib.parse import SplitResult, urlsplit
 
 from em.errors import NotAllowed
 from em.runner.tools import Tool
-from em.runner.tools.http import HttpFailed, request
 from em.runner.tools.permissions import check_path, host_of, refused
 from em.settings import AllowSettings
 from em.values.leaves import texts
@@ -58,7 +54,7 @@ def _host_or_none(url: str) -> str | None:
 
 TIMEOUT = 30.0
 MAX_FILE = 10 * 1024 * 1024
-_THROUGH_IPV4 = ipaddress.ip_network("64:ff9b::/96")
+_THROUGH_IPV4 = "64:ff9b::/96"
 """A gateway sends on to the IPv4 address in the last bits."""
 
 
@@ -71,6 +67,8 @@ def reader(name: str, allow: AllowSettings, named: NamedInput) -> Tool | None:
 def _fetch(allow: AllowSettings, named: NamedInput) -> Callable[..., Any]:
     def fetch(url: str) -> str:
         """Return the text at an address (GET)."""
+        from em.runner.tools.http import HttpFailed, request
+
         address = urlsplit(url)
         if address.scheme not in ("http", "https") or not address.hostname:
             raise HttpFailed("an address must begin with http:// or https://")
@@ -91,6 +89,10 @@ def public_address(address: SplitResult) -> str:
 
     The request is sent to that one: what the name means may be another a moment later.
     """
+    import socket
+
+    from em.runner.tools.http import HttpFailed
+
     host = host_of(address)
     port = address.port or {"http": 80, "https": 443}[address.scheme]
     try:
@@ -110,9 +112,11 @@ def public_address(address: SplitResult) -> str:
 
 def is_public(address: str) -> bool:
     """Return whether an IP address is one of the public network."""
+    import ipaddress
+
     one = ipaddress.ip_address(address.partition("%")[0])
     inner = getattr(one, "ipv4_mapped", None) or getattr(one, "sixtofour", None)
-    if one in _THROUGH_IPV4:
+    if one in ipaddress.ip_network(_THROUGH_IPV4):
         inner = ipaddress.ip_address(int(one) & 0xFFFF_FFFF)
     return one.is_global and not one.is_multicast and (inner is None or inner.is_global)
 
@@ -136,6 +140,9 @@ def _read(allow: AllowSettings, named: NamedInput) -> Callable[..., Any]:
 
 def parse_csv(text: str, delimiter: str = ",") -> list[dict[str, str]]:
     """Return the rows of a CSV text, each by the names of the first line. All values are texts."""
+    import csv
+    import io
+
     rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     found = []
     for row in rows:
