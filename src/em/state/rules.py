@@ -179,7 +179,7 @@ def _check_evaluated(constraint: Constraint, schema: StateSchema, place: str) ->
     """Refuse a rule that nothing evaluates, or whose details nobody gives."""
     if constraint.action is not None:
         return
-    named = {*details_in(constraint.when), *details_in(constraint.each)}
+    named = _details(constraint)
     if constraint.deadline is not None:
         unknown = named - offered(constraint, schema)
         if unknown:
@@ -207,12 +207,16 @@ def _check_message(constraint: Constraint, schema: StateSchema, place: str) -> N
             )
 
 
+def _details(constraint: Constraint) -> set[str]:
+    return {*details_in(constraint.when), *details_in(constraint.each)}
+
+
 def slot_names(constraint: Constraint, schema: StateSchema) -> set[str] | None:
     """Return the names that a message may have in braces; None if only a caller knows them.
 
     That is so before an action, if the condition names no detail at all.
     """
-    named = {*details_in(constraint.when), *details_in(constraint.each)}
+    named = _details(constraint)
     if constraint.action is None:
         return offered(constraint, schema)
     return (named | offered(constraint, schema)) if named else None
@@ -356,53 +360,39 @@ def dependents(rules: Iterable[UserRule]) -> list[Dependent]:
 
 
 def check(
-    state: Any, rules: Iterable[UserRule], action: str, details: Mapping[str, Any], now: datetime
+    state: Any,
+    rules: Iterable[UserRule],
+    action: str | None,
+    details: Mapping[str, Any],
+    now: datetime,
 ) -> list[Alert]:
-    """Return the rules that fire before an action, the worst first. A failing rule is an alert."""
+    """Return the rules that fire before an action, the worst first; without one, what is due.
+
+    A rule that fails is an alert, too.
+    """
     found: list[Alert] = []
     for compiled in state.module.RULES:
         if compiled.action == action and _is_active(compiled, now):
-            found += _try(compiled, _fired, compiled, state, {**details, "now": now})
+            has_deadline = compiled.deadline is not None or compiled.deadlines is not None
+            find = _due if action is None and has_deadline else _fired
+            try:
+                found += find(compiled, state, {**details, "now": now})
+            except Exception as error:  # noqa: BLE001 - a rule that raises must not hide the others
+                failed = _failed(compiled, compiled.id, error)
+                found.append(msgspec.structs.replace(failed, proposed=compiled.proposed))
     for own in rules:
         if own.action == action:
-            found += _try(own, _asked, own, state, details)
-    return _sorted(found)
-
-
-def due(state: Any, rules: Iterable[UserRule], now: datetime) -> list[Alert]:
-    """Return what is due: deadlines, standing rules, windows, and what the user's alerts find."""
-    found: list[Alert] = []
-    for compiled in state.module.RULES:
-        if compiled.action is None and _is_active(compiled, now):
-            has_deadline = compiled.deadline is not None or compiled.deadlines is not None
-            find = _due if has_deadline else _fired
-            found += _try(compiled, find, compiled, state, {"now": now})
-    for own in rules:
-        if own.action is None:
-            found += _try(own, _found_due, own, state, now)
-    return _sorted(found)
-
-
-def _sorted(found: list[Alert]) -> list[Alert]:
+            try:
+                given = (state, now) if action is None else (state,)
+                found += _own(own, own.function(*given, **details))
+            except Exception as error:  # noqa: BLE001 - as above
+                found.append(_failed(own, own.name, error))
     return sorted(found, key=lambda one: (RANKS[one.severity], one.rule, one.message))
 
 
-def _try(rule_: Any, run: Callable[..., Iterator[Alert]], *given: Any) -> list[Alert]:
-    try:
-        return list(run(*given))
-    except Exception as error:  # noqa: BLE001 - a rule that raises must not hide the others
-        why = f"{type(error).__name__}: {error}"
-        name = rule_.name if isinstance(rule_, UserRule) else rule_.id
-        proposed = getattr(rule_, "proposed", False)
-        return [
-            Alert(
-                severity=rule_.severity,
-                message="the rule failed",
-                rule=name,
-                proposed=proposed,
-                error=why,
-            )
-        ]
+def _failed(rule_: Any, name: str, error: Exception) -> Alert:
+    why = f"{type(error).__name__}: {error}"
+    return Alert(severity=rule_.severity, message="the rule failed", rule=name, error=why)
 
 
 def _is_active(compiled: Any, now: datetime) -> bool:
@@ -487,14 +477,6 @@ def _fields_of(who: Any, state: Any) -> dict[str, Any]:
     found = {field.name: getattr(who, field.name) for field in fields(who)}
     given = state.module.NAMES.get(type(who).__name__, {})
     return found | {given[name]: value for name, value in found.items() if name in given}
-
-
-def _asked(own: UserRule, state: Any, details: Mapping[str, Any]) -> Iterator[Alert]:
-    return _own(own, own.function(state, **details))
-
-
-def _found_due(own: UserRule, state: Any, now: datetime) -> Iterator[Alert]:
-    return _own(own, own.function(state, now))
 
 
 def _own(own: UserRule, returned: Any) -> Iterator[Alert]:

@@ -709,7 +709,8 @@ class State:
 
     def alerts(self, now_: Moment | None = None) -> list[Alert]:
         """Return what is due: deadlines, active windows, and what the user's alerts find."""
-        return rules.due(self, self._rules, (self.as_of or now()) if now_ is None else moment(now_))
+        at = (self.as_of or now()) if now_ is None else moment(now_)
+        return rules.check(self, self._rules, None, {}, at)
 
 
 class Records:

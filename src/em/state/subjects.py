@@ -10,8 +10,9 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import wraps
 from itertools import islice
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import msgspec
 
@@ -93,6 +94,24 @@ def _every(given: int | str | None) -> tuple[int | None, float | None]:
     if not every:
         raise UsageError(f"checkpoint_every must be above zero, got {text!r}")
     return None, every.total_seconds()
+
+
+P = ParamSpec("P")
+
+
+def _recorded(
+    make: Callable[Concatenate[State, P], Draft],
+) -> "Callable[Concatenate[Subjects, str, P], str]":
+    """Return a method that commits an event made from a subject's state as it is now."""
+
+    @wraps(make)
+    def record(subjects: "Subjects", subject: str, /, *given: P.args, **how: P.kwargs) -> str:
+        def change() -> Commit:
+            return Commit(events=[make(subjects.state(subject), *given, **how)])
+
+        return subjects.decide(subject, change)
+
+    return record
 
 
 class Subjects:
@@ -348,32 +367,10 @@ class Subjects:
         key_ = decisions.decided(subject, Decision(type=type_, key=list(key), by=by))
         return self.decide(subject, lambda: Commit(events=[key_]))
 
-    def _add(self, make: Callable[..., Draft], subject: str, *given: Any, **how: Any) -> str:
-        """Commit an event that is made of the state as it is now; return its id."""
-        return self.decide(
-            subject, lambda: Commit(events=[make(self.state(subject), *given, **how)])
-        )
-
-    def resolve(self, subject: str, field: str, **decision: Any) -> str:
-        """Record a person's decision about a field (`field_decision`); return its event's id."""
-        return self._add(decisions.field_decision, subject, field, **decision)
-
-    def correct(
-        self, subject: str, record: Any, changes: Mapping[str, Any], *, by: str = ""
-    ) -> str:
-        """Record a person's correction of a record's fields; return the event's id."""
-        return self._add(decisions.correction, subject, record, changes, by=by)
-
-    def retract(self, subject: str, what: Any, key: Sequence[Any] = (), *, by: str = "") -> str:
-        """Take back a record, by itself or its event, or the value of a field (`profile.city`)."""
-        return self._add(decisions.retraction, subject, what, key, by=by)
-
-    def same(self, subject: str, one: Sequence[Any], other: Sequence[Any], **how: str) -> str:
-        """Record that two records with a key are one: the first one's fields become the other's.
-
-        `undo` parts them again. Return the event's id. how: their `type_`, and `by` whom.
-        """
-        return self._add(decisions.merging, subject, one, other, **how)
+    resolve = _recorded(decisions.field_decision)
+    correct = _recorded(decisions.correction)
+    retract = _recorded(decisions.retraction)
+    same = _recorded(decisions.merging)
 
     def judge(self, subject: str, rule: str, verdict: Verdict, *, by: str = "") -> str:
         """Record a person's verdict on a rule that a model derived, and apply it.
@@ -381,7 +378,7 @@ class Subjects:
         The verdict is about the rule's content: a rule that changes later is proposed anew. Return
         the event's id.
         """
-        event = self._add(decisions.rule_verdict, subject, rule, verdict, by=by)
+        event = _recorded(decisions.rule_verdict)(self, subject, rule, verdict, by=by)
         self.checkpoint(subject, accept=True)
         return event
 
