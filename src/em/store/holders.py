@@ -111,62 +111,39 @@ def _add_evidence(session: SqlSession, artefact: Artefact, sources: Sequence[str
 def _add_artefact(
     session: SqlSession, item: PreparedArtefact, content: str, version: int, created_at: int
 ) -> Artefact:
-    artefact = Artefact(
-        id=new_id(),
-        kind=item.draft.kind,
-        name=item.draft.name,
-        version=version,
-        body=item.body,
-        hash=content,
-        from_events=tuple(item.draft.from_events),
-        created_at=from_micros(created_at),
-        retired_at=from_micros(created_at) if item.draft.retired else None,
-    )
+    draft, artefact_id = item.draft, new_id()
+    named = (artefact_id, draft.kind, draft.name, version)
+    sources, retired_at = sources_text(draft.from_events), created_at if draft.retired else None
+    row = (*named, item.text.decode(), content, sources, created_at, retired_at)
     session.execute(
         f"INSERT INTO artefacts({ARTEFACT_COLUMNS}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - fixed words
-        (
-            artefact.id,
-            artefact.kind,
-            artefact.name,
-            artefact.version,
-            item.text.decode(),
-            content,
-            sources_text(artefact.from_events),
-            created_at,
-            created_at if item.draft.retired else None,
-            new_seal(
-                artefact.id, artefact.kind, artefact.name, artefact.version, content, created_at
-            ),
-        ),
+        (*row, new_seal(*named, content, created_at)),
     )
-    return artefact
+    return msgspec.structs.replace(to_artefact((*named, None, *row[5:])), body=item.body)
 
 
 def to_artefact(row: tuple[Any, ...]) -> Artefact:
     """Decode a row of ARTEFACT_COLUMNS."""
-    return Artefact(
-        id=row[0],
-        kind=row[1],
-        name=row[2],
-        version=row[3],
-        body=None if row[4] is None else _body(row),
-        hash=row[5],
-        from_events=tuple(msgspec.json.decode(row[6])),
-        created_at=from_micros(row[7]),
-        retired_at=None if row[8] is None else from_micros(row[8]),
-    )
-
-
-def _body(row: tuple[Any, ...]) -> dict[str, Any]:
-    """Decode the body of an artefact; who may write to the file may have damaged it."""
+    artefact_id, kind, name, version, text, own, sources, created_at, retired_at = row
     try:
-        return msgspec.json.decode(row[4], type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        body = None if text is None else msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError):  # who may write to the file damaged it
         raise StoreCorrupt(
             "the stored body is not the JSON object that em wrote",
-            place=f"{row[1]} {row[2]}@{row[3]}",
+            place=f"{kind} {name}@{version}",
             fix="restore a backup; `em log export` saves the events, of which it can be made again",
         ) from None
+    return Artefact(
+        id=artefact_id,
+        kind=kind,
+        name=name,
+        version=version,
+        body=body,
+        hash=own,
+        from_events=tuple(msgspec.json.decode(sources)),
+        created_at=from_micros(created_at),
+        retired_at=None if retired_at is None else from_micros(retired_at),
+    )
 
 
 def retire_artefacts(session: SqlSession, ids: Sequence[str], moment: int) -> list[str]:
@@ -248,12 +225,8 @@ def erase_artefacts(session: SqlSession, ids: Sequence[str]) -> None:
 
 def put_records(session: SqlSession, records: Sequence[tuple[Record, bytes | None]]) -> None:
     """Insert or replace records; delete those without a body."""
-    by_type: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for record, _ in records:
-        by_type[record.subject, record.type].append(record.id)
     tally = Tally()
-    for (subject, record_type), ids in by_type.items():
-        _forget_sources(session, subject, record_type, ids, tally)
+    _forget_sources(session, [(one.subject, one.type, one.id) for one, _ in records], tally)
     session.executemany(
         "DELETE FROM records WHERE subject = ? AND type = ? AND id = ?",
         [(record.subject, record.type, record.id) for record, text in records if text is None],
@@ -284,19 +257,20 @@ def put_records(session: SqlSession, records: Sequence[tuple[Record, bytes | Non
 
 
 def _forget_sources(
-    session: SqlSession, subject: str, record_type: str, ids: list[str], tally: Tally
+    session: SqlSession, keys: Iterable[tuple[str, str, str]], tally: Tally
 ) -> None:
     """Take records that are replaced or deleted out of the derivations and the tally."""
-    for marks, part in chunks(sorted(set(ids))):
-        sql = (
-            "SELECT id, from_events, seal FROM records"  # noqa: S608 - question marks; values are bound
-            f" WHERE subject = ? AND type = ? AND id IN ({marks})"
-        )
-        rows = session.execute(sql, (subject, record_type, *part)).fetchall()
-        holders = [(_record_holder(subject, record_type, row[0]), row[1]) for row in rows]
-        drop_derivations(session, "records", holders)
-        for row in rows:
-            tally.subtract(subject, row[2])
+    by_type: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for *of_type, record_id in keys:
+        by_type[of_type[0], of_type[1]].add(record_id)
+    sql = "SELECT id, from_events, seal FROM records WHERE subject = ? AND type = ? AND id IN ({})"
+    for of, ids in by_type.items():
+        for marks, part in chunks(sorted(ids)):
+            rows = session.execute(sql.format(marks), (*of, *part)).fetchall()
+            holders = [(_record_holder(*of, row[0]), row[1]) for row in rows]
+            drop_derivations(session, "records", holders)
+            for row in rows:
+                tally.subtract(of[0], row[2])
 
 
 def find_records(
@@ -314,12 +288,8 @@ def find_records(
 
 def erase_records(session: SqlSession, records: Sequence[tuple[str, str, str]]) -> None:
     """Delete records, and their derivations: their keys may hold part of what was forgotten."""
-    by_type: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for subject, record_type, record_id in records:
-        by_type[subject, record_type].append(record_id)
     tally = Tally()
-    for (subject, record_type), ids in by_type.items():
-        _forget_sources(session, subject, record_type, ids, tally)
+    _forget_sources(session, records, tally)
     sql = "DELETE FROM records WHERE subject = ? AND type = ? AND id = ?"
     session.executemany(sql, records)
     tally.save(session)

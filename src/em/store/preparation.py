@@ -71,14 +71,15 @@ class PreparedCommit(NamedTuple):
 def prepare(commit: Commit, redactor: Redactor) -> PreparedCommit:
     """Check, redact and encode a commit."""
     given_ids = [event.id for event in commit.events if event.id is not None]
-    events = _events(commit.events, given_ids, redactor, is_decoded=commit.is_decoded)
+    events = _checked(commit.events, is_decoded=commit.is_decoded)
+    _redact_events(events, given_ids, redactor, {})
+    now_ = now()
+    events = [one if one.kind not in SEARCHED else with_pieces(one, now_) for one in events]
     deadline.check()  # whoever sent this has been told that it is not done
-    if commit.is_only_events:
-        return _prepared_events(commit, events, given_ids)
     sources = {event_id for event in events for event_id in event.sources}
-    for holders in (commit.artefacts, commit.records):
-        for holder in holders:
-            sources.update(_sources(holder.from_events, "from_events"))
+    holders: list[ArtefactDraft | Record] = [*commit.artefacts, *commit.records]
+    for holder in holders:
+        sources.update(_sources(holder.from_events, "from_events"))
     if commit.request is not None:
         sources.update(_sources(commit.request.from_events, "from_events"))
     return PreparedCommit(
@@ -132,31 +133,6 @@ def prepare_row(commit: Commit, redactor: Redactor) -> PreparedEvent | None:
 
 _NOT_ALONE = SEARCHED | SUMMARISED | {"erased"}
 """Kinds of events that are not written by one statement: other rows belong to them."""
-
-
-def _prepared_events(
-    commit: Commit, events: list[PreparedEvent], given_ids: list[str]
-) -> PreparedCommit:
-    """Prepare a commit of events only: the common case, and every append's path."""
-    sources = {event_id for event in events for event_id in event.sources}
-    return PreparedCommit(
-        events, [], [], {}, [], None, given_ids, commit.expected_pos, commit.skip_known, sources
-    )
-
-
-def _events(
-    drafts: Sequence[Draft | Event],
-    given_ids: Sequence[str],
-    redactor: Redactor,
-    *,
-    is_decoded: bool,
-) -> list[PreparedEvent]:
-    prepared = _checked(drafts, is_decoded=is_decoded)
-    _redact_events(prepared, given_ids, redactor, {})
-    moment_ = now()
-    return [
-        event if event.kind not in SEARCHED else with_pieces(event, moment_) for event in prepared
-    ]
 
 
 def _checked(

@@ -51,7 +51,6 @@ class ProviderConformance:
             yield server
 
     def test_an_answer_with_its_count(self, server: LoopbackModel, connect: Connect) -> None:
-        """The reply has text, tokens and model."""
         server.say(Turn(text="Olá", input_tokens=30, output_tokens=5, cached_tokens=10))
         client = connect(server)
         answer = client.complete("Say hello", system="Speak Portuguese", max_tokens=50)
@@ -61,7 +60,6 @@ class ProviderConformance:
         assert "Speak Portuguese" in str(server.requests[0].body)
 
     def test_a_conversation_keeps_its_order(self, server: LoopbackModel, connect: Connect) -> None:
-        """The server receives the turns unchanged."""
         server.say("4")
         turns = [Message("user", "1+1"), Message("assistant", "2"), Message("user", "2+2")]
         connect(server).complete(turns)
@@ -69,7 +67,6 @@ class ProviderConformance:
         assert sent == ["1+1", "2", "2+2"]
 
     def test_spending_adds_up(self, server: LoopbackModel, connect: Connect) -> None:
-        """The client sums up its usage."""
         server.say("one", "two")
         client = connect(server)
         client.complete("a")
@@ -79,7 +76,6 @@ class ProviderConformance:
     def test_a_server_that_counts_nothing_is_no_free_one(
         self, server: LoopbackModel, connect: Connect
     ) -> None:
-        """Unknown tokens have an unknown cost, never 0."""
         server.say(Turn(text="hi", counts=False))
         client = connect(server)
         assert client.complete("a").cost_usd is None
@@ -89,7 +85,6 @@ class ProviderConformance:
     def test_an_answer_by_schema(
         self, server: LoopbackModel, connect: Connect, schema: Any
     ) -> None:
-        """The value is parsed and checked."""
         said = LISBON if schema is CITY else {"args": {"free": [1]}}
         server.say(said)
         assert connect(server).complete("Where?", schema=schema).value == said
@@ -100,7 +95,6 @@ class ProviderConformance:
     def test_a_wrong_answer_goes_back_with_what_is_wrong(
         self, server: LoopbackModel, connect: Connect, wrong: Any
     ) -> None:
-        """The model gets the error and may correct its reply."""
         server.say(wrong, LISBON)
         answer = connect(server).complete("Where?", schema=CITY)
         assert (answer.value, answer.attempts) == (LISBON, 2)
@@ -110,7 +104,6 @@ class ProviderConformance:
     def test_wrong_answers_end_in_an_error_that_lists_the_problems(
         self, server: LoopbackModel, connect: Connect
     ) -> None:
-        """The number of corrections is limited."""
         server.say(*[{"city": 1}] * 3)
         client = connect(server)
         with pytest.raises(BadAnswer) as caught:
@@ -121,7 +114,6 @@ class ProviderConformance:
     def test_a_cut_off_answer_is_told_as_such(
         self, server: LoopbackModel, connect: Connect
     ) -> None:
-        """A truncated reply is not reported as broken JSON."""
         server.say(truncated('{"city": "Lis'), truncated("Once upon"), truncated(""))
         client = connect(server)
         with pytest.raises(BadAnswer, match="cut off at max_tokens=20"):
@@ -131,13 +123,11 @@ class ProviderConformance:
             client.complete("A story")
 
     def test_an_empty_answer_is_an_error(self, server: LoopbackModel, connect: Connect) -> None:
-        """An empty reply is an error."""
         server.say("")
         with pytest.raises(BadAnswer, match="empty"):
             connect(server).complete("a")
 
     def test_a_refusal_is_an_error(self, server: LoopbackModel, connect: Connect) -> None:
-        """The request is sent once."""
         server.say(refusal())
         with pytest.raises(LlmRefused, match="I won't"):
             connect(server).complete("a")
@@ -159,13 +149,11 @@ class ProviderConformance:
     def test_what_may_pass_is_tried_again(
         self, server: LoopbackModel, connect: Connect, fault: Turn
     ) -> None:
-        """Every fault that may be temporary is retried."""
         server.say(fault, "there")
         answer = connect(server).complete("a")
         assert (answer.text, answer.attempts) == ("there", 2)
 
     def test_a_slow_server_is_not_waited_for(self, server: LoopbackModel, connect: Connect) -> None:
-        """The timeout applies to each request."""
         server.say(slow(20), "in time")
         assert connect(server, timeout=0.5).complete("a").text == "in time"
         server.say(slow(20))
@@ -173,7 +161,6 @@ class ProviderConformance:
             connect(server, timeout=0.5, max_retries=0).complete("a")
 
     def test_retries_end(self, server: LoopbackModel, connect: Connect) -> None:
-        """The last error names the number of attempts."""
         server.say(*[rate_limited()] * 3)
         with pytest.raises(LlmUnavailable) as caught:
             connect(server, max_retries=2).complete("a")
@@ -183,7 +170,6 @@ class ProviderConformance:
     def test_what_can_not_pass_is_not_tried_again(
         self, server: LoopbackModel, connect: Connect, status: int
     ) -> None:
-        """The error names the model."""
         server.say(failing(status, "no such thing"))
         client = connect(server)
         with pytest.raises(LlmRejected) as caught:
@@ -192,7 +178,6 @@ class ProviderConformance:
         assert len(server.requests) == 1
 
     def test_a_key_is_not_repeated(self, server: LoopbackModel, connect: Connect) -> None:
-        """The key is removed even if the server repeats it."""
         server.key = "another one"
         client = connect(server)
         with pytest.raises(LlmRejected) as caught:

@@ -41,7 +41,6 @@ class RecallConformance:
     """Recall on the store under test."""
 
     def test_what_is_appended_is_found_at_once(self, store: Store) -> None:
-        """Observations, messages and records are found, one passage for each event."""
         append(
             store,
             said("I moved to Porto in March", speaker="Ana"),
@@ -58,7 +57,6 @@ class RecallConformance:
         assert found(store, "nowhere") == []
 
     def test_a_search_is_narrowed_by_who_where_and_own_fields(self, store: Store) -> None:
-        """By words and by meaning, nothing comes that the filters don't admit."""
         append(
             store,
             said("where is the key", role="user", speaker="Ana", session="one", agent="a"),
@@ -89,7 +87,6 @@ class RecallConformance:
             assert only("ana", until=T0, session="one") == set()
 
     def test_the_answer_is_found_by_the_words_of_its_question(self, store: Store) -> None:
-        """Neighbours count within a conversation only."""
         append(
             store,
             said("What did you think of the concert?", speaker="Bo", session="1"),
@@ -102,14 +99,12 @@ class RecallConformance:
         ]
 
     def test_conversations_that_take_turns_do_not_touch(self, store: Store) -> None:
-        """Each stream of a subject is a conversation of its own."""
         for n in range(5):
             append(store, said(f"alpha {n}", stream="a"), said(f"beta {n}", stream="b"))
         assert all(text.startswith("alpha") for text in found(store, "alpha", k=30))
         assert len(found(store, "alpha", k=30)) == 5
 
     def test_a_subject_never_sees_anothers_text(self, store: Store) -> None:
-        """Neither hits nor neighbours nor the ranking depend on other subjects."""
         mine = [said("the red car", "ana"), said("the blue boat", "ana")]
         append(store, *mine)
         recall = Recall(store)
@@ -138,7 +133,6 @@ class RecallConformance:
             assert found(store, "note", "ana", **bounds) == ["note 1"]
 
     def test_a_relative_date_is_found_by_the_day_it_means(self, store: Store) -> None:
-        """Dates are relative to the event: T0 is Saturday, the 1st of March 2025."""
         append(store, said("We met last Friday", at=T0), said("We talked", at=T0 + 40 * MINUTE))
         append(store, said("We met often", at=T0 - timedelta(days=90)))
         assert found(store, "whom did they meet on 28 February 2025")[0] == "We met last Friday"
@@ -146,7 +140,6 @@ class RecallConformance:
         assert found(store, "what happened in December 2024")[0] == "We met often"
 
     def test_a_named_speaker_is_preferred(self, store: Store) -> None:
-        """A name alone finds what the speaker said."""
         append(
             store,
             said("I love hiking", speaker="Bo", session="1"),
@@ -159,7 +152,6 @@ class RecallConformance:
         assert recall.recall("where does Bo live", Within("ana"))[0].speaker == "Bo"
 
     def test_neighbours_and_reading_order(self, store: Store) -> None:
-        """Neighbours come in reading order, and hits in order of time if asked for."""
         append(store, *(said(f"line {word}") for word in ("one", "two", "three", "four")))
         (best, *_) = Recall(store).recall("three", Within("ana"), 1, neighbours=1)
         assert [passage.text for passage in best.neighbours] == ["line two", "line four"]
@@ -168,7 +160,6 @@ class RecallConformance:
         ]
 
     def test_a_long_text_is_found_in_parts(self, store: Store) -> None:
-        """Of an event of ten megabytes the part that fits is returned."""
         filler = "padding words to fill the pages " * 320_000
         middle = len(filler) // 2
         append(store, said(filler[:middle] + " the needle lies here " + filler[middle:]))
@@ -197,7 +188,6 @@ class RecallConformance:
         ],
     )
     def test_any_query_is_words_and_never_syntax(self, store: Store, query: str) -> None:
-        """No query breaks the search, and its other words are still found."""
         append(store, said("some plain text"))
         found(store, query)
         assert found(store, f"plain {query[:50]}") == ["some plain text"]
@@ -218,18 +208,15 @@ class RecallConformance:
         ],
     )
     def test_every_script_is_found(self, store: Store, text: str, query: str) -> None:
-        """Accents, scripts without spaces, and questions of stop words only."""
         append(store, said("something else entirely", session="1"), said(text, session="2"))
         assert found(store, query)[0] == text
 
     def test_a_text_without_words_is_kept_as_a_neighbour(self, store: Store) -> None:
-        """An empty text is stored and never found."""
         append(store, said("…"), said(" "), said("alpha"), said("!!!", speaker="?"), said(""))
         (best, *_) = Recall(store).recall("alpha", Within("ana"), neighbours=1)
         assert [passage.text for passage in best.neighbours] == [" ", "!!!"]
 
     def test_nothing_secret_reaches_the_index(self, store: Store) -> None:
-        """Passages are made from redacted bodies."""
         append(store, said(f"my key is {SECRET}"))
         assert found(store, "key") == ["my key is [redacted:anthropic-key]"]
         assert found(store, SECRET.rpartition("-")[2]) == []
@@ -247,14 +234,12 @@ class RecallConformance:
         assert store.index.status(Within("ana")).passages == 2
 
     def test_a_forgotten_subject_leaves_nothing(self, store: Store) -> None:
-        """Its passages are deleted and not counted."""
         append(store, said("alpha"), said("beta", "bo", "talk of bo"))
         store.erase([], subjects=["ana"])
         assert (found(store, "alpha"), store.index.status(Within("ana")).passages) == ([], 0)
         assert found(store, "beta", "bo") == ["beta"]
 
     def test_an_export_is_found_where_it_is_imported(self, store: Store) -> None:
-        """Imported events are indexed once."""
         from em.log.event import EventQuery
         from em.store.protocol import Commit
         from em.store.sqlite import SqliteStore
@@ -270,15 +255,12 @@ class RecallConformance:
     # --- meaning -------------------------------------------------------------------------------
 
     def test_meaning_finds_what_words_do_not(self, store: Store) -> None:
-        """Hits by words stay."""
         append(store, said("zzzzzz zz", session="1"), said("plain words", session="2"))
         assert found(store, "zzzz") == []
         texts = found(store, "zzzz plain", embed=embed)
         assert set(texts) == {"zzzzzz zz", "plain words"}
 
     def test_vectors_of_two_embedders_are_never_mixed(self, store: Store) -> None:
-        """Storing a vector of another embedder deletes all others."""
-
         def other(texts: Sequence[str]) -> list[list[float]]:
             return [[1.0, float(len(text))] for text in texts]
 
@@ -296,7 +278,6 @@ class RecallConformance:
         assert store.index.nearest(first, embed(["text"])[0], Within("ana"), 5) == []
 
     def test_vectors_wait_for_nobody(self, store: Store) -> None:
-        """The vector of a passage that was forgotten meanwhile is not stored."""
         events = append(store, said("alpha"), said("beta"))
         _, numbers = store.index.without_vector("x", Within("ana"), 10)
         store.erase([events[0].id])
@@ -304,7 +285,6 @@ class RecallConformance:
         assert len(store.index.nearest("x", [1.0, 0.0], Within("ana"), 10)) == 1
 
     def test_lessons_are_found_by_meaning_and_never_among_what_was_said(self, store: Store) -> None:
-        """Scopes are respected, removed lessons are not found, and new ones are embedded."""
         from em.recall.search import LessonRecall
         from em.store.protocol import Commit
         from em.testing.store import learn
@@ -338,7 +318,6 @@ class RecallConformance:
 
     @pytest.mark.parametrize("how", ["fails", "hangs", "too few", "wrong size", "nan", "no vector"])
     def test_an_embedder_that_fails_leaves_the_words(self, store: Store, how: str) -> None:
-        """Recall finds by words and adds a note."""
         from time import sleep
 
         def broken(texts: Sequence[str]) -> Any:
@@ -372,7 +351,6 @@ class RecallConformance:
         assert Recall(store, good).recall("alpha", Within("ana")).notes == []
 
     def test_more_than_a_few_passages_without_a_vector_are_told_of(self, store: Store) -> None:
-        """A search embeds the newest, `embed_all` the rest and reports its progress."""
         append(store, *(said(f"text {n}") for n in range(300)))
         recall = Recall(store, embed)
         assert "44 passages have no vector yet" in recall.recall("text", Within("ana")).notes[0]

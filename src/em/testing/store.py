@@ -159,12 +159,10 @@ class LogConformance:
     def test_a_query_that_no_event_can_answer_is_refused(
         self, store: Store, query: dict[str, Any]
     ) -> None:
-        """The error is em's, not the database's."""
         with pytest.raises((InputError, UsageError)):
             list(store.read(EventQuery(**query)))
 
     def test_what_was_appended_is_read_back_equal(self, store: Store) -> None:
-        """The returned events equal the stored ones."""
         written = append(store, note("a", subject="ana", at=T0), note("b", stream="other"))
         assert list(store.read(EventQuery())) == written
         assert [(event.seq, event.stream, event.pos) for event in written] == [
@@ -175,7 +173,6 @@ class LogConformance:
         assert written[1].at == written[1].recorded_at
 
     def test_events_are_chosen_by_stream_subject_kind_time_seq_and_id(self, store: Store) -> None:
-        """Each filter works alone and with another."""
         log = append(
             store,
             note("1", stream="s", subject="ana", at=T0),
@@ -207,7 +204,6 @@ class LogConformance:
             assert found == expected, conditions
 
     def test_reading_streams_over_many_pages_in_order(self, store: Store) -> None:
-        """Several pages are read by seq, by stream, and by stream and position."""
         for start in range(0, 5_000, 1_000):
             append(store, *(note(str(n), stream=f"s{n % 3}") for n in range(start, start + 1_000)))
         assert texts(store.read(EventQuery())) == [str(n) for n in range(5_000)]
@@ -217,7 +213,6 @@ class LogConformance:
         assert len(rows) == 5_000
 
     def test_a_reader_ends_where_the_log_ended_when_it_began(self, store: Store) -> None:
-        """Reading ends even if events are appended meanwhile."""
         append(store, *(note(str(n)) for n in range(10)))
         seen = 0
         for _ in store.read(EventQuery()):
@@ -226,7 +221,6 @@ class LogConformance:
         assert seen == 10
 
     def test_a_batch_is_all_or_nothing(self, store: Store) -> None:
-        """One bad event rejects the whole commit."""
         with pytest.raises(BadBody) as caught:
             append(
                 store,
@@ -248,7 +242,6 @@ class LogConformance:
         assert texts(store.read(EventQuery())) == ["1", "2"]
 
     def test_an_id_is_used_once(self, store: Store) -> None:
-        """An id is refused twice, in one commit and in two."""
         append(store, note("1", id="x"))
         for batch in ([note("2", id="x")], [note("2", id="y"), note("3", id="y")]):
             with pytest.raises(DuplicateEvent):
@@ -296,7 +289,6 @@ class LogConformance:
         assert verify(store).ok
 
     def test_threads_append_to_one_stream_without_loss(self, store: Store) -> None:
-        """Positions have no gaps or duplicates, and the log verifies."""
         failures: list[BaseException] = []
 
         def work(name: int) -> None:
@@ -318,7 +310,6 @@ class LogConformance:
         assert verify(store).ok
 
     def test_followers_see_every_event_once_beside_many_writers(self, store: Store) -> None:
-        """Nothing is skipped, nothing comes twice, and what failed is never seen."""
         crowd = Crowd(store, writers=32, commits=5)
         crowd.work()
         assert crowd.failures == []
@@ -344,7 +335,6 @@ class LogConformance:
         ids=["empty", "scripts", "controls", "numbers", "shapes", "3MB"],
     )
     def test_bodies_come_back_exactly(self, store: Store, body: dict[str, Any]) -> None:
-        """Every JSON value comes back unchanged."""
         append(store, Draft(stream="s", kind="note", body=body))
         (event,) = store.read(EventQuery())
         assert event.body == body
@@ -383,7 +373,6 @@ class LogConformance:
     def test_what_cannot_be_kept_is_refused_with_its_place(
         self, store: Store, fields: dict[str, Any], place: str
     ) -> None:
-        """Nothing is written."""
         values = {"stream": "s", "kind": "note", "body": {}, **fields}
         with pytest.raises(InputError) as caught:
             append(store, Draft(**values))
@@ -392,7 +381,6 @@ class LogConformance:
         assert list(store.read(EventQuery())) == []
 
     def test_a_body_too_deep_is_refused(self, store: Store) -> None:
-        """The limit is fixed, far below the interpreter's."""
         for depth in (101, 10_000):
             body: dict[str, Any] = {}
             for _ in range(depth):
@@ -401,7 +389,6 @@ class LogConformance:
                 append(store, Draft(stream="s", kind="note", body=body))
 
     def test_secrets_are_redacted_in_everything_that_is_written(self, store: Store) -> None:
-        """It applies to events, artefacts, records, lessons and responses."""
         claim = store.claim("k", "f", lease=MINUTE, keep=MINUTE)
         done = store.commit(
             Commit(
@@ -429,7 +416,6 @@ class LogConformance:
     # --- the chain ---------------------------------------------------------------------------
 
     def test_an_import_keeps_every_field_but_seq(self, store: Store) -> None:
-        """An `Event` is imported unchanged if it continues its stream."""
         original = append(
             store, note("1", stream="a"), note("2", stream="b"), note("3", stream="a")
         )
@@ -465,8 +451,6 @@ class LogConformance:
         assert texts(store.read(EventQuery())) == ["1", "2", "3"]
 
     def test_many_commits_are_one_transaction(self, store: Store) -> None:
-        """A bad commit at the end rejects all."""
-
         def commits() -> Iterator[Commit]:
             yield Commit(events=[note("1")])
             yield Commit(events=[Draft(stream="s", kind="note", body={"x": float("nan")})])
@@ -476,7 +460,6 @@ class LogConformance:
         assert list(store.read(EventQuery())) == []
 
     def test_commits_written_together_are_all_there_or_none(self, store: Store) -> None:
-        """A late commit rejects all."""
         append(store, note("0", stream="a"))
         first = Commit(events=[note("1", stream="b")], expected_pos={"b": 0})
         late = Commit(events=[note("2", stream="a")], expected_pos={"a": 0})
@@ -490,7 +473,6 @@ class LogConformance:
         assert verify(store).ok
 
     def test_streams_are_found_by_how_they_begin(self, store: Store) -> None:
-        """Each name comes once, in order."""
         names = ["subject/b", "subject/a", "subjects", "run/1", "subject/\U0001f600", "subject/b"]
         append(store, *(note("1", stream=name) for name in names))
         found = ["subject/a", "subject/b", "subject/\U0001f600"]
@@ -498,13 +480,11 @@ class LogConformance:
         assert list(store.streams("nothing/")) == []
 
     def test_a_body_can_be_seen_as_it_would_be_stored(self, store: Store) -> None:
-        """The redactor removes secrets."""
         body = {"text": f"use {SECRET}", "n": 1}
         assert SECRET not in str(store.redactor.value(body))
         assert store.redactor.value({"n": 1}) == {"n": 1}
 
     def test_verify_accepts_an_untouched_log_and_gives_its_heads(self, store: Store) -> None:
-        """The report's heads equal the store's."""
         log = append(store, note("1", stream="a"), note("2", stream="b"), note("3", stream="a"))
         report = verify(store)
         assert (report.ok, report.events, report.streams, report.erased) == (True, 3, 2, 0)
@@ -513,7 +493,6 @@ class LogConformance:
         assert store.head("nothing") == (0, "")
 
     def test_a_saved_head_shows_a_missing_tail(self, store: Store) -> None:
-        """A stream that was cut, removed or rewritten is found."""
         log = append(store, note("1"))
         heads = {
             "notes": Head(3, "00"),
@@ -530,7 +509,6 @@ class LogConformance:
         assert verify(store, heads={"notes": Head(1, log[0].hash)}).ok
 
     def test_health_tells_how_the_store_is(self, store: Store) -> None:
-        """A healthy store has no problems."""
         append(store, note("1"), note("2"))
         health = store.health(deep=True)
         assert (health.events, health.scrub_pending, list(health.problems)) == (2, False, [])
@@ -541,8 +519,6 @@ class HolderConformance:
     """What is compiled from events, and idempotency keys."""
 
     def test_artefacts_have_versions_and_equal_content_is_one(self, store: Store) -> None:
-        """A new version never overwrites an old one."""
-
         def put(body: dict[str, Any], *sources: str) -> Any:
             draft = ArtefactDraft(kind="routine", name="r", body=body, from_events=sources)
             return store.commit(Commit(artefacts=[draft])).artefacts[0]
@@ -567,7 +543,7 @@ class HolderConformance:
         assert list(store.artefacts("state")) == []
 
     def test_what_counts_as_decoded_is_redacted_as_it_is_stored(self, store: Store) -> None:
-        """A writer who says so and has a tuple is protected too; without events the count is."""
+        """Bodies that are marked as decoded are redacted even if they contain tuples."""
         body = {"text": "x", "parts": (f"key {SECRET}", 1)}
         draft = Draft(stream="notes", kind="note", body=body)
         assert store.commit_all([Commit(events=[draft], is_decoded=True)]) == 1
@@ -578,7 +554,6 @@ class HolderConformance:
         assert verify(store).ok
 
     def test_whoever_keeps_what_artefacts_say_learns_that_they_changed(self, store: Store) -> None:
-        """A new version, a retired, a restored and an erased one are changes."""
         (source,) = append(store, note("plan"))
         draft = ArtefactDraft(kind="routine", name="r", body={}, from_events=[source.id])
         kept: list[Artefact] = []
@@ -596,7 +571,6 @@ class HolderConformance:
             assert is_changed
 
     def test_cards_show_artefacts_in_use_without_their_bodies(self, store: Store) -> None:
-        """A card is replaced by a newer one, redacted, and goes with the artefact's body."""
         (source,) = append(store, note("plan"))
 
         def keep(name: str, body: Json) -> Artefact:
@@ -665,7 +639,6 @@ class HolderConformance:
         assert len(list(store.records("ana"))) == 1_200
 
     def test_lessons_are_found_by_any_word_within_their_scope(self, store: Store) -> None:
-        """Words are stemmed, and scopes are separate; "" is the scope without a subject."""
         learn(store, "1", "She was running in Lisbon", at=T0, subject="ana")
         learn(store, "2", "He runs a shop", at=T0 + MINUTE, subject="bo")
         learn(store, "3", "nothing here")
@@ -683,7 +656,6 @@ class HolderConformance:
         assert find("lisbon shop") == {"1", "2"}
 
     def test_what_was_said_and_lessons_are_never_mixed(self, store: Store) -> None:
-        """Each is found, counted and removed apart from the other."""
         draft = Draft(stream="s", kind="message", body={"role": "user", "text": "word"}, id="m")
         append(store, draft, note("word", "t", id="n"), lessons={"s": "m", "t": "n"})
         assert sorted(lessons(store, "word")) == ["s", "t"]
@@ -696,7 +668,6 @@ class HolderConformance:
         assert store.erase(["m"]).passages == 1
 
     def test_a_lesson_is_an_event_of_its_stream(self, store: Store) -> None:
-        """Another event is refused, and nothing is written."""
         append(store, note("1", id="n"))
         for stream, event_id in (("notes", "none"), ("other", "n")):
             with pytest.raises(NotFound):
@@ -717,13 +688,11 @@ class HolderConformance:
 
     @pytest.mark.parametrize("query", ["", " ", '"', "AND", "a* OR (", "'; DROP TABLE", "%", "\0"])
     def test_a_query_is_words_never_syntax(self, store: Store, query: str) -> None:
-        """No query breaks the search."""
         learn(store, "1", "text")
         assert lessons(store, query) == []
         assert lessons(store, f"{query} text") == ["1"]
 
     def test_a_lesson_is_replaced_and_removed(self, store: Store) -> None:
-        """It is not found by its former words."""
         for text in ("alpha", "beta", None):
             if text is None:
                 store.commit(Commit(lessons={"1": None}))
@@ -750,7 +719,6 @@ class HolderConformance:
         assert claim().response == b'{"ok":\x00}'
 
     def test_a_claim_can_be_given_back_taken_over_and_expires(self, store: Store) -> None:
-        """A process that lost its claim writes nothing."""
         now = timedelta(0)
         lost = store.claim("key", "f", lease=now, keep=MINUTE)
         taken = store.claim("key", "f", lease=MINUTE, keep=MINUTE)
@@ -768,7 +736,6 @@ class HolderConformance:
     # --- tickets -------------------------------------------------------------------------------
 
     def test_the_first_ticket_of_a_name_counts_until_it_expires(self, store: Store) -> None:
-        """All processes get the same value, however many put one."""
         tickets = store.tickets
         assert tickets.get("key") is None
         assert tickets.put("key", "first", MINUTE) == "first"
@@ -783,7 +750,6 @@ class HolderConformance:
         assert tickets.put("key", "third", MINUTE) == "third"
 
     def test_a_ticket_counts_for_all_threads_together(self, store: Store) -> None:
-        """No count is lost, and an expired one begins anew."""
         sums: list[int] = []
 
         def count() -> None:
@@ -803,7 +769,6 @@ class ForgettingConformance:
     """Forgetting erases everything derived, and the log still verifies."""
 
     def test_an_erased_body_is_gone_and_the_chain_still_proves_it(self, store: Store) -> None:
-        """The row, its hash and the tombstone stay."""
         log = append(store, note("secret plan", subject="ana"), note("other", subject="ana"))
         erasure = store.erase([log[0].id], reason="asked")
         assert erasure.events == [log[0].id]
@@ -820,14 +785,12 @@ class ForgettingConformance:
         assert store.erase([log[0].id]).events == []
 
     def test_erasing_what_is_not_there_erases_nothing(self, store: Store) -> None:
-        """An unknown id rejects the whole erasure."""
         (event,) = append(store, note("stays"))
         with pytest.raises(NotFound):
             store.erase([event.id, "no such id"])
         assert texts(store.read(EventQuery())) == ["stays"]
 
     def test_a_dry_run_lists_what_would_be_erased_and_changes_nothing(self, store: Store) -> None:
-        """What it lists, by noun and kind, is what the erasure then erases."""
         (source,) = append(store, note("plan", subject="ana"))
         derived = {"text": "plan!", "from_events": [source.id]}
         (made,) = append(store, Draft(stream="derived", kind="lesson", body=derived))
@@ -882,7 +845,6 @@ class ForgettingConformance:
         assert verify(store).ok
 
     def test_forgetting_a_subject_leaves_the_others(self, store: Store) -> None:
-        """Its lessons and all its records are erased, also records without a source."""
         mine, other = append(store, note("1", subject="ana"), note("2", "other", subject="bo"))
         store.commit(
             Commit(
@@ -900,7 +862,6 @@ class ForgettingConformance:
     def test_what_replaced_a_derived_thing_is_not_erased_with_the_old_source(
         self, store: Store
     ) -> None:
-        """A replaced record or lesson has only its new sources."""
         old, new = append(store, note("1"), note("2 word"))
         for source in (old, new):
             store.commit(
@@ -920,7 +881,6 @@ class ForgettingConformance:
     def test_a_key_used_again_is_not_erased_with_what_it_was_used_for_before(
         self, store: Store
     ) -> None:
-        """An expired request loses its derivations."""
         (event,) = append(store, note("1"))
         first = store.claim("k", "f", lease=MINUTE, keep=timedelta(0))
         store.commit(
@@ -935,7 +895,6 @@ class ForgettingConformance:
         assert store.claim("k", "g", lease=MINUTE, keep=MINUTE).status == "running"
 
     def test_nothing_can_be_derived_from_what_was_erased(self, store: Store) -> None:
-        """Commits from an erased source are refused."""
         (event,) = append(store, note("1"))
         store.erase([event.id])
         derived = {"text": "copied", "from_events": [event.id]}
@@ -949,7 +908,6 @@ class ForgettingConformance:
                 store.commit(commit)
 
     def test_an_erasure_travels_with_an_export(self, store: Store) -> None:
-        """A copy with the body erases it when it imports the tombstone."""
         first = append(store, note("plan", subject="ana"))
         store.erase([first[0].id])
         exported = list(store.read(EventQuery()))
@@ -973,7 +931,6 @@ class ForgettingConformance:
         assert verify(store).erased == 1
 
     def test_who_compiled_from_what_was_erased_is_fenced_off(self, store: Store) -> None:
-        """The tombstone moves the stream, so `expected_pos` fails."""
         (event,) = append(store, note("1"))
         pos, _ = store.head("notes")
         store.erase([event.id])

@@ -53,7 +53,6 @@ class SummaryConformance:
     """The summaries of the store under test."""
 
     def test_a_trace_is_summarised_as_it_grows(self, store: Store) -> None:
-        """Each event that lists show a part of changes the row of its stream."""
         started, call, ended = trace("a")
         append(store, started)
         (one,) = everything(store)
@@ -70,7 +69,6 @@ class SummaryConformance:
         assert one.status == "failure", "what a person said counts, whatever comes after it"
 
     def test_a_run_is_summarised_when_it_starts_waits_and_ends(self, store: Store) -> None:
-        """Its steps are counted when it waits or ends: a step writes no second row."""
         run = "run/r"
         append(store, *events_of(run, ("run_started", RUN), subject="ana"))
         (one,) = everything(store)
@@ -96,7 +94,6 @@ class SummaryConformance:
         assert (one.status, one.calls, one.ended, one.size > 0) == ("ok", 2, T0, True)
 
     def test_jobs_and_lessons_are_summarised_too(self, store: Store) -> None:
-        """A job by its events, a lesson by its artefact."""
         job = {"kind": "routine", "name": "refund", "items": [{"id": "1"}, {"id": "2"}]}
         append(store, *events_of("job/j", ("job_queued", job)))
         append(
@@ -148,7 +145,6 @@ class SummaryConformance:
         assert store.summaries.count(SummaryQuery(noun="trace", status="success")) == 2
 
     def test_summaries_are_added_up_by_name(self, store: Store) -> None:
-        """Over all subjects, or over those that are asked for."""
         append(store, *trace("a", subject="ana"))
         append(store, *trace("b", subject="bo"))
         append(store, *trace("c", goal="other", subject="bo"))
@@ -165,7 +161,6 @@ class SummaryConformance:
         assert store.summaries.totals(SummaryQuery(noun="trace", subjects=[])) == []
 
     def test_more_summaries_than_a_page_are_listed_once_each(self, store: Store) -> None:
-        """A list is read in pages, without a gap and without a summary twice."""
         for start in range(0, 1_200, 300):
             drafts = [one for n in range(start, start + 300) for one in trace(f"t{n}", calls=0)]
             append(store, *drafts)
@@ -189,7 +184,6 @@ class SummaryConformance:
         assert listed(store, "trace", status="success") == ["b"]
 
     def test_a_rebuild_makes_the_same_rows_from_the_log(self, store: Store) -> None:
-        """So does an import of an export."""
         append(store, *trace("a", subject="ana"), *trace("b", goal="g" * 900, calls=3))
         append(store, *events_of("run/r", ("run_started", RUN), ("step_done", {"step": "s"})))
         append(store, *events_of("run/r", ("run_ended", {"status": "ok"})))
@@ -210,7 +204,6 @@ class SummaryConformance:
             assert same == [msgspec.structs.replace(one, seq=0) for one in before[:-1]]
 
     def test_a_commit_that_fails_leaves_no_summary(self, store: Store) -> None:
-        """The rows are part of the commit."""
         append(store, *trace("a"))
         (known,) = list(store.read(EventQuery(kinds=["trace_started"])))
         with pytest.raises(DuplicateEvent):
