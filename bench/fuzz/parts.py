@@ -304,7 +304,6 @@ class Expressions(Part):
 
     def take(self, data: bytes) -> None:
         from em.runner.expressions.language import compile_expression, compile_value, names_in
-        from em.runner.expressions.words import check_in_words, in_words
 
         text = data.decode("utf-8", "surrogatepass")
         for bare in (True, False):
@@ -313,7 +312,6 @@ class Expressions(Part):
         for make in (compile_expression, compile_value):
             with contextlib.suppress(EmError):
                 make(text, "here")(self.scope)
-        in_words(text), check_in_words(text)
 
 
 class SettingsFiles(Part):

@@ -69,7 +69,7 @@ async def get(memory: Memory, path: str) -> Any:
     [
         ("/ui/run?id=R", "R"),
         ("/runs/R", "R"),
-        ("/ui/workflow?id=W", "W"),
+        ("W"),
         ("/workflow-runs/W", "W"),
         ("/workflow-runs/W/steps", "W"),
     ],

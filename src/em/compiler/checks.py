@@ -17,7 +17,6 @@ from em.compiler.routine_text import text_of
 from em.errors import EmError, NotFound, UsageError
 from em.log.event import Draft, routine_stream
 from em.log.kinds import event_body
-from em.runner.expressions.words import check_in_words
 from em.runner.package import (
     ROUTINE,
     current_version,
@@ -135,8 +134,7 @@ def _of_step(step: Json) -> Iterator[Check]:
     own, held = step["id"], step.get("held", "")
     if step.get("type") == "assert":
         text = step["check"]
-        words = check_in_words(text)
-        yield Check(id=own, step_id=own, text=text, words=words, held=held)
+        yield Check(id=own, step_id=own, text=text, words=f"`{text}`", held=held)
     for parts, text in _expected(step.get("expect") or {}, ()):
         yield _of_part(step, parts, text)
 

@@ -15,13 +15,17 @@ import msgspec
 
 from em.errors import EmError, ExpressionError
 from em.runner.drivers import Effect, Effects
-from em.runner.expressions.language import HOLDS, compile_expression, compile_value, names_in
-from em.runner.expressions.words import check_in_words, in_words
+from em.runner.expressions.language import (
+    HOLDS,
+    compile_expression,
+    compile_value,
+    names_in,
+    whole_expression,
+)
 from em.runner.journal import Turn
 from em.runner.machine import Machine, Steps, check_conflict, scopes_of
 from em.runner.request import Bound
 from em.runner.routine import (
-    AssertStep,
     CompiledStep,
     ForEachStep,
     Program,
@@ -46,22 +50,6 @@ from em.values import json_schema
 from em.values.canonical import Json, identical, short
 from em.values.leaves import texts
 from em.values.syntax_tree import expression_of
-
-
-def required_by(step: Step, field: str) -> list[str]:
-    """Say what a field of a step requires, or when it lets the step be made at all."""
-    if field == "check" and isinstance(step, AssertStep):
-        return [check_in_words(step.check)]
-    if field == "expect":
-        return [f"afterwards {one}" for one in result_in_words(step)]
-    if field == "when" and step.when is not None:
-        return [check_in_words(step.when)]
-    if field == "over" and isinstance(step, ForEachStep):
-        lists = (f"`{name}` of {in_words(text)}" for name, text in step.over.items())
-        return [f"for each {' and '.join(lists)}"]
-    if field == "for_each" and step.for_each is not None:
-        return [f"for each `{step.as_}` of {in_words(str(step.for_each))}"]
-    return []
 
 
 def result_in_words(step: Step) -> list[str]:
@@ -356,7 +344,7 @@ class Rehearsal(Machine):
 
     def _arguments(self, source: ToolStep | UdfStep, scope: Json) -> Iterator[PlannedArgument]:
         for place, template, value, error in argument_values(source, scope):
-            words, names = self._words(template), _names_of(template)
+            words, names = self._source(template), _names_of(template)
             if error is not None:
                 needs = self._lacks(names)
                 problem = f"needs {' and '.join(needs)}" if needs else error.message
@@ -367,14 +355,17 @@ class Rehearsal(Machine):
             else:
                 yield PlannedArgument(place=place, source=words, value=value)
 
-    def _words(self, template: Any) -> str:
+    def _source(self, template: Any) -> str:
         """Say where the value of an argument comes from."""
         if not isinstance(template, str) or "{{" not in template:
             return f"always {short(template)}"
-        bare = template.strip().removeprefix("{{").removesuffix("}}").strip()
-        if bare in self._saved or self._lacking.get(bare, YOUR_ANSWER) != YOUR_ANSWER:
-            return f"the result `{bare}`"
-        return in_words(template)
+        expression = whole_expression(template)
+        if expression is None:
+            return f"the text {short(template)}"
+        name = expression.strip()
+        if name in self._saved or self._lacking.get(name, YOUR_ANSWER) != YOUR_ANSWER:
+            return f"the result `{name}`"
+        return f"the input `{name}`" if name.isidentifier() else f"`{name}`"
 
 
 def _item(turn: Turn | None, number: int | None = None) -> Item:

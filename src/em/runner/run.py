@@ -15,7 +15,6 @@ from em.log.kinds import Edge, event_body, event_flow
 from em.log.summary import Summary, event_summary, shown_text, shown_value
 from em.runner.expressions.functions import SCOPE
 from em.runner.expressions.language import compile_expression
-from em.runner.expressions.words import check_in_words
 from em.values.canonical import Json, short
 from em.values.json_schema import Misfit
 from em.values.syntax_tree import expression_of
@@ -71,13 +70,13 @@ def context_of_check(check: str, scope: Json) -> Json:
         now[text] = short(value) if isinstance(value, dict | list) else value
         if len(now) == MOST_SHOWN:
             break
-    return {"check": check, "recorded": check_in_words(check), "now": now}
+    return {"check": check, "recorded": check, "now": now}
 
 
 def check_failed_in_words(about: Json) -> str:
     """Say which assert failed, and what its values are now."""
     now = ", ".join(f"`{text}` is {short(value)}" for text, value in about["now"].items())
-    return f"it does not hold that {about['recorded']}{': ' if now else ''}{now}"
+    return f"`{about['check']}` does not hold{': ' if now else ''}{now}"
 
 
 def _references(check: str) -> Iterator[str]:
