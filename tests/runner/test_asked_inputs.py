@@ -314,56 +314,6 @@ def test_a_choice_stays_when_the_run_is_resumed(memory: Memory, listed: Path) ->
     assert cancelled == ["W-2"]
 
 
-def suggested(result: RunResult) -> dict[str, Any]:
-    assert result.pending_prompt is not None
-    fields = result.pending_prompt.fields
-    return {one["name"]: one["suggested"] for one in fields if "suggested" in one}
-
-
-@pytest.mark.parametrize(
-    ("request_", "values"),
-    [
-        (WORDS["request"], {"boat": "BT-44", "side": "south"}),
-        ("BT-44 or BT-45 for 5 nights, please", {"nights": 5}),
-        ("BT-44, north side or south side, 5 or 6 nights", {"boat": "BT-44"}),
-        ("Book bt-44 for 5 nights, NORTH, please.", {"nights": 5, "side": "north"}),
-        ("Book BT-7 for 2 nights or so.", {"boat": "BT-7", "nights": 2}),
-        ("Book BT-7 for 0 nights or so.", {"boat": "BT-7"}),
-        ("\N{CYRILLIC CAPITAL LETTER VE}T-44 for five nights", {}),
-        ("Nothing of this", {}),
-    ],
-)
-def test_what_a_request_says_in_one_place_only_is_suggested_and_not_taken(
-    memory: Memory, tmp_path: Path, request_: str, values: Any
-) -> None:
-    marina = Marina()
-    result = memory.run(tmp_path, {"request": request_}, marina.tools)
-    assert suggested(result) == values
-    again = memory.resume(result.run_id, marina.tools, answers={"inputs": {}})
-    assert (again.status, marina.booked) == ("needs_input", [])
-    done = memory.resume(result.run_id, marina.tools, answers={"inputs": EVERY})
-    assert (done.status, marina.booked) == ("ok", [("BT-44", 5)])
-
-
-def test_a_value_that_two_inputs_take_is_suggested_for_none(memory: Memory, tmp_path: Path) -> None:
-    text = ROUTINE.replace(
-        "side: {enum: [north, south]}",
-        "side: {enum: [north, south]}\n    back: {enum: [south, east]}",
-    )
-    (tmp_path / "routine.yaml").write_text(text)
-    result = memory.run(tmp_path, {"request": "Moor BT-1 in the south"}, Marina().tools)
-    assert suggested(result) == {"boat": "BT-1"}
-
-
-def test_what_a_template_begins_to_read_is_suggested(memory: Memory, listed: Path) -> None:
-    text = LISTED.replace("for {email}.", "for {email} now.")
-    (listed / "routine.yaml").write_text(text)
-    result = memory.run(listed, {"request": "Cancel order W-1 for Ana"}, desk({}, []))
-    assert suggested(result) == {"order": "order W-1"}
-    result = memory.run(listed, {"request": "Cancel W-1 for Ana or for Bob"}, desk({}, []))
-    assert suggested(result) == {}
-
-
 def test_candidates_are_shown_beside_a_request_that_nobody_read(
     memory: Memory, listed: Path
 ) -> None:

@@ -69,7 +69,6 @@ async def get(memory: Memory, path: str) -> Any:
     [
         ("/ui/run?id=R", "R"),
         ("/runs/R", "R"),
-        ("W"),
         ("/workflow-runs/W", "W"),
         ("/workflow-runs/W/steps", "W"),
     ],

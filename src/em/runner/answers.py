@@ -23,8 +23,7 @@ _WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false"
 class Field(NamedTuple):
     """One field of a prompt, with its defaults filled in.
 
-    candidates: values that it may be. suggested: what a form is filled with for a person to see; an
-    answer that leaves the field out does not take it.
+    candidates: values that it may be. suggested: what a terminal shows for a person to take.
     """
 
     name: str
@@ -58,7 +57,6 @@ def fields_of(fields: Sequence[Json]) -> list[Field]:
             required=bool(field.get("required", True)),
             default=field.get("default"),
             candidates=field.get("candidates", ()),
-            suggested=field.get("suggested"),
         )
         for field in fields
     ]

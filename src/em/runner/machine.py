@@ -805,9 +805,6 @@ class Machine:
         if bound.problem:
             optional = [name for name in bound.missing if name not in names and name not in given]
             fields += [{**input_field(one, properties[one]), "required": False} for one in optional]
-        for field in fields:
-            if field["name"] in bound.suggested:
-                field["suggested"] = bound.suggested[field["name"]]
         self._secrets.learn(given)
         known = "; ".join(f"{name} is {short(value)}" for name, value in given.items())
         needs = f"The run needs these inputs: {', '.join(names)}"

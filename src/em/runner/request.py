@@ -5,15 +5,14 @@ fill in the input schema, once; code then checks each of its values against the 
 leave something open, the run asks for it or hands over. No list of words decides anything here.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from em.runner.routine import Routine
-from em.runner.template import REQUEST, begun, filling, typed
+from em.runner.template import REQUEST, filling
 from em.values import json_schema
 from em.values.canonical import Json, same, short
 from em.values.leaves import scalars
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 LONGEST_READ = 20_000
 """Characters of a request that is read, by a model, a person or code: a longer one is a document
 that somebody pasted, and hands over unless it is word for word a recorded one."""
-_AROUND = ".,;:!?()\"'"
 How = Literal["given", "template", "model", "nothing"]
 
 
@@ -35,8 +33,7 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     may. missing: inputs that the request does not have, by the model's account; where nobody read
     it, those that a person may be asked for instead. wishes: what the request asks for that no
     input expresses, where that is the only problem: then the inputs are those that were read, and
-    the run may be prepared (`em.runner.preparation`). suggested: values that a form for a person is
-    filled with, where nobody read the request.
+    the run may be prepared (`em.runner.preparation`).
     """
 
     inputs: Json
@@ -44,7 +41,6 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     missing: Sequence[str] = ()
     wishes: Sequence[str] = ()
-    suggested: Json = {}
 
 
 def joined(given: Json, read: Json, how: How, missing: Sequence[str] = ()) -> Bound:
@@ -102,7 +98,6 @@ def bind(
             how="nothing",
             problem=found.problem,
             missing=missing,
-            suggested=_suggested(routine, text, missing) if missing else {},
         )
     from em.runner.reading import read
 
@@ -123,37 +118,6 @@ def _to_ask(schema: Json, known: Json) -> Sequence[str]:
     if not json_schema.lacking(schema, known):
         return ()
     return [name for name in json_schema.properties_of(schema) if name not in known]
-
-
-def _suggested(routine: Routine, text: str, missing: Sequence[str]) -> Json:
-    """Return what a request may say for inputs, for a person to look at.
-
-    That is what a template begins to read there, and the only word that an enumeration, a pattern,
-    a format or a number takes, where no other input takes it.
-    """
-    schema = routine.input_schema or {}
-    properties = json_schema.properties_of(schema)
-    limited = {
-        name: own
-        for name in missing
-        if json_schema.limits_text(own := properties[name])
-        or own.get("type") in ("integer", "number")
-    }
-    words = {word.strip(_AROUND): None for word in text.split()}
-    plain = f" {' '.join(word.strip(_AROUND) for word in text.split())} ".casefold()
-    fitting: dict[str, list[Any]] = {}
-    for name, own in limited.items():
-        members = [one for one in own.get("enum", ()) if f" {one} ".casefold() in plain]
-        values = members if "enum" in own else [typed(word, own) for word in words]
-        fitting[name] = [one for one in values if json_schema.misfit(own, one) is None]
-    counts = Counter(str(one) for values in fitting.values() for one in values)
-    found = {
-        name: values[0]
-        for name, values in fitting.items()
-        if len(values) == 1 and counts[str(values[0])] == 1
-    }
-    read = begun(routine.requests, text, schema) | found
-    return {name: one for name, one in read.items() if name in missing and str(one).isprintable()}
 
 
 def _is_in_words(routine: Routine) -> bool:

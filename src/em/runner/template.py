@@ -299,32 +299,6 @@ def _row(words: Sequence[str], text: str) -> int:
     return 0 if found is None else found.end()
 
 
-def begun(templates: Sequence[str], text: str, schema: Json) -> Json:
-    """Return the inputs in a text that begins as templates do, as far as only one place fits.
-
-    An input that two templates read differently is left out.
-    """
-    words, found = _Words(text), dict[str, list[Any]]()
-    around = Around({}, words.is_cased)
-    for known in map(_parsed, templates):
-        first, *rest = known.fixed
-        is_begun = first.strip() and not known.digest and words.plain.startswith(first)
-        values, start = list[str](), len(first)
-        for number, part in enumerate(rest if is_begun else ()):
-            place = words.plain.find(part, start + 1) if part else -1
-            is_only = place >= 0 and words.plain.find(part, place + 1) < 0
-            value = words.between(start, place).strip() if is_only else ""
-            if not value or not known.takes(number, value, around):
-                break
-            values.append(value)
-            start = place + len(part)
-        holes = known.holes[: len(values)]
-        inputs = _inputs(known._replace(holes=holes, settings=()), values, schema, around) or {}
-        for name, one in inputs.items():
-            found.setdefault(name, []).append(one)
-    return {name: own[0] for name, own in found.items() if all(same(one, own[0]) for one in own)}
-
-
 def _filling(templates: Sequence[str], text: str, schema: Json | None) -> Filling:
     count = f"{len(templates)} template{'' if len(templates) == 1 else 's'}"
     none = Filling(None, f"the request fits none of {count}")
