@@ -291,7 +291,7 @@ def fill(memory: Memory, word: str = "") -> dict[str, str]:
         "/ui/workflows": "",
         "/ui/run#workflow": f"id={flow}",
         "/ui/state": "",
-        "/ui/state#one": "subject=ana&check=book&ask=where+does+ana+live",
+        "/ui/state#one": "subject=ana&ask=where+does+ana+live",
         "/ui/recall": "q=window+seats",
         "/ui/lessons": "",
         "/ui/lessons#fit": "task=a+refund+fails",

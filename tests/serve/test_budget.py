@@ -60,7 +60,7 @@ def test_work_that_looks_ends_by_itself_and_stores_nothing(serve: Serve) -> None
     service = serve(env={"EM_API_REQUEST_SECONDS": "0.3"})
     late = service.post("/observations", {"subject": "ana", "text": SLOW}, key="k")
     assert (late.status_code, late.json()["error"]["code"]) == (503, "took_too_long")
-    assert service.get("/log", subject="ana")["events"] == []
+    assert service.get("/log", subject="ana")["items"] == []
     # The key is free again: the request was not carried out.
     more = serve(env={"EM_API_LEASE_SECONDS": "3000"})
     assert more.post("/observations", {"subject": "ana", "text": SLOW}, key="k").status_code == 201
@@ -107,7 +107,7 @@ def test_a_run_is_answered_for_and_goes_on_with_the_same_key(
     (tmp_path / "go").touch()
     assert (late.status_code, late.json()["error"]["code"]) == (503, "took_too_long")
     (tmp_path / "go").touch()
-    wait_until(lambda: service.get("/runs")["runs"][0]["status"] == "running")
+    wait_until(lambda: service.get("/runs")["items"][0]["status"] == "running")
     calls = tmp_path / "calls"
     assert calls.read_text() == "x", "no second call is begun"
     more = serve()

@@ -64,9 +64,9 @@ def test_the_reason_is_told_over_http(service: Served) -> None:
     }
     again = service.get(f"/runs/{run['run_id']}")
     assert (again["status"], again["reason"]) == ("needs_input", run["reason"])
-    (listed,) = service.get("/runs", status="handed_over")["runs"]
+    (listed,) = service.get("/runs", status="handed_over")["items"]
     assert (listed["status"], listed["reason"]) == ("needs_input", run["reason"])
-    assert service.get("/runs", status="needs_input")["runs"] == []
+    assert service.get("/runs", status="needs_input")["items"] == []
     answers = service.post(f"/runs/{run['run_id']}/answers", {"answers": {}})
     assert (answers.status_code, "the run is over" in answers.text) == (400, True)
 
@@ -133,7 +133,7 @@ def test_a_run_is_prepared_and_committed_over_http(service: Served) -> None:
     (pay,) = [one for one in plan["planned"] if one["does"] == "write"]
     assert [one["value"] for one in pay["arguments"]] == ["W-1", 100]
     assert "`order.total`" in plan["text"]
-    assert service.get("/runs")["runs"] == []
+    assert service.get("/runs")["items"] == []
     other = service.post("/runs/commit", {"plan": plan["token"], "subject": "ben"})
     assert (other.status_code, other.json()["error"]["code"]) == (404, "not_prepared")
     commit = {"plan": plan["token"], "subject": "ana"}
@@ -142,7 +142,7 @@ def test_a_run_is_prepared_and_committed_over_http(service: Served) -> None:
     assert (done.status_code, done.json()["output"]) == (201, "100 for W-1")
     assert service.http.post("/runs/commit", json=commit, headers=key).json() == done.json()
     assert service.post("/runs/commit", commit).status_code == 404
-    assert len(service.get("/runs")["runs"]) == 1
+    assert len(service.get("/runs")["items"]) == 1
 
 
 def test_what_hands_over_can_be_prepared_and_not_committed(service: Served) -> None:

@@ -90,7 +90,7 @@ def plant(service: Served) -> None:
 
 def log_of(service: Served, subject: str) -> list[Any]:
     found = service.http.get("/log", params={"subject": subject, "limit": 200}, headers=bearer(ALL))
-    events: list[Any] = found.json()["events"]
+    events: list[Any] = found.json()["items"]
     return events
 
 
@@ -247,6 +247,21 @@ def parameters(handler: Any) -> list[str]:
     return re.findall(r'(?:parameter\(request, |view\.get\(|view\.time\()"(\w+)"\)', source)
 
 
+ACTS = {
+    "/ui/state/{act:str}": ("checkpoint", "rule", "accept", "resolve", "correct", "retract"),
+    "/ui/routine/{done:str}": ("strike", "accept", "withdraw", "retire", "restore"),
+}
+"""What a form names in its path."""
+
+
+def every_page() -> Iterator[tuple[str, str, Any]]:
+    """The path of each page and form, its method, and its handler."""
+    for handler in PAGES:
+        path, (method,) = sorted(handler.paths)[0], handler.http_methods
+        for act in ACTS.get(path, ("",)):
+            yield path.rpartition("{")[0] + act if act else path, method, handler
+
+
 def test_no_page_shows_or_changes_another_subjects_data(service: Served) -> None:
     before = log_of(service, "ana")
     ids = ids_in(before)
@@ -254,15 +269,13 @@ def test_no_page_shows_or_changes_another_subjects_data(service: Served) -> None
     def pages(token: str, only: set[str] | None = None) -> Iterator[tuple[str, str]]:
         with log_in(service, token) as browser:
             key = {"form_token": token_in(browser.get("/ui/log?subject=bo").text)}
-            for handler, an_id, bare in product(PAGES, ids, (False, True)):
-                path = sorted(handler.paths)[0]
+            for (path, method, handler), an_id, bare in product(every_page(), ids, (False, True)):
                 if "login" in path or "logout" in path or "static" in path:
                     continue
                 if only and path not in only:
                     continue
                 names = {"id", "subject", *([] if bare else parameters(handler.fn))}
                 given = {name: Filled({}, "ana", an_id).text(name) for name in sorted(names)}
-                (method,) = handler.http_methods
                 if method == "GET":
                     answer = browser.get(path, params=given)
                 else:
@@ -309,7 +322,7 @@ def test_no_mcp_tool_shows_or_changes_another_subjects_data(service: Served) -> 
 def test_a_span_with_anothers_trace_id_is_no_way_in(service: Served) -> None:
     sent = service.http.post("/v1/traces", json=otlp("bos_tool"), headers=bearer(BO))
     assert sent.status_code == 200
-    seen = service.http.get("/trajectories", headers=bearer(BO)).json()["trajectories"]
+    seen = service.http.get("/trajectories", headers=bearer(BO)).json()["items"]
     for one in seen:
         assert MARK not in service.http.get(f"/trajectories/{one['id']}", headers=bearer(BO)).text
     with Memory("em.db") as memory:
@@ -487,8 +500,7 @@ def test_on_pages_what_is_hidden_answers_as_what_is_absent(service: Served) -> N
                 return browser.get(path, params=asked)
             return browser.post(path, params=asked, data={**asked, **key})
 
-        for handler, (hidden, absent) in product(PAGES, pairs):
-            path, (method,) = sorted(handler.paths)[0], handler.http_methods
+        for (path, method, handler), (hidden, absent) in product(every_page(), pairs):
             if {"id", "ref"}.isdisjoint(parameters(handler.fn)) or path == "/ui/live":
                 continue  # that one goes on for ever, and takes no id
             one, other = ask(method, path, hidden), ask(method, path, absent)

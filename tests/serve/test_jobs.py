@@ -68,26 +68,26 @@ def test_runs_checkpoints_and_workflows_are_queued_done_and_read(served: Served)
     run = {"kind": "routine", "name": "greeting", "inputs": [{"name": "Ana"}, {"name": "Bo"}]}
     sent = queue(served, run, key="one")
     assert sent.status_code == 201, sent.text
-    first, second = (job["id"] for job in sent.json()["jobs"])
+    first, second = (job["id"] for job in sent.json()["items"])
     again = queue(served, run, key="one")
     assert again.json() == sent.json()
     assert again.headers["Idempotency-Replayed"] == "true"
     flow = {"kind": "workflow", "name": "greet", "inputs": [{"name": "Cy"}], "subject": "bo"}
-    (third,) = queue(served, flow).json()["jobs"]
+    (third,) = queue(served, flow).json()["items"]
     assert (third["state"], third["subject"], third["queue"]) == ("queued", "bo", "default")
-    (state,) = queue(served, {"kind": "checkpoint", "subjects": ["ana"]}).json()["jobs"]
+    (state,) = queue(served, {"kind": "checkpoint", "subjects": ["ana"]}).json()["items"]
     assert (state["subject"], state["queue"]) == ("ana", "batch")
     drain()
     for job in (first, second, third["id"], state["id"]):
         shown = served.http.get(f"/jobs/{job}", headers=bearer()).json()
-        assert (shown["state"], shown["done"]) == ("done", 1), shown
+        assert (shown["state"], shown["report"]["done"]) == ("done", 1), shown
     listed = served.http.get("/jobs", params={"kind": "routine"}, headers=bearer()).json()
-    assert [job["id"] for job in listed["jobs"]] == [second, first]
+    assert [job["id"] for job in listed["items"]] == [second, first]
     assert listed["pagination"] == {"limit": 50, "offset": 0, "total": 2}
     page = served.http.get(
         "/jobs", params={"state": "done", "limit": 1, "offset": 3}, headers=bearer()
     ).json()
-    assert ([job["id"] for job in page["jobs"]], page["pagination"]["total"]) == ([first], 4)
+    assert ([job["id"] for job in page["items"]], page["pagination"]["total"]) == ([first], 4)
 
 
 # --- compilations ---------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def compiled(served: Served, **more: Any) -> tuple[Any, Any]:
     sent = queue(served, {"kind": "compile", "name": "mail", "traces": ids, **more})
     assert sent.status_code == 201, sent.text
     drain()
-    (job,) = sent.json()["jobs"]
+    (job,) = sent.json()["items"]
     done = served.http.get(f"/jobs/{job['id']}", headers=bearer()).json()
     with Memory("em.db") as memory:
         found = memory.store.artefact("routine", "mail")
@@ -129,7 +129,7 @@ def test_a_compilation_takes_what_a_person_says_about_the_routine(served: Served
 def test_what_can_not_be_said_of_the_traces_fails_with_the_reason(served: Served) -> None:
     done, inputs = compiled(served, review={"constants": ["to"]})
     assert (done["state"], inputs) == ("failed", None)
-    assert "--constant" in done["failed"]["mail"]
+    assert "--constant" in done["report"]["failed"]["mail"]
     done, inputs = compiled(served, review={"inputs": ["colour"]})
     assert (done["state"], inputs) == ("failed", None)
 
@@ -149,7 +149,7 @@ def test_a_review_is_about_one_routine(served: Served, body: Any) -> None:
 
 
 def test_a_waiting_job_is_cancelled_once(served: Served) -> None:
-    (job,) = queue(served, {"kind": "checkpoint"}).json()["jobs"]
+    (job,) = queue(served, {"kind": "checkpoint"}).json()["items"]
     cancelled = served.post(f"/jobs/{job['id']}/cancel", {}, **bearer())
     assert (cancelled.status_code, cancelled.json()["state"]) == (200, "cancelled")
     twice = served.post(f"/jobs/{job['id']}/cancel", {}, **bearer())
@@ -158,7 +158,7 @@ def test_a_waiting_job_is_cancelled_once(served: Served) -> None:
 
 
 def test_a_cancelled_job_is_queued_again_as_a_new_one(served: Served) -> None:
-    (job,) = queue(served, {"kind": "checkpoint", "subjects": ["ana"]}).json()["jobs"]
+    (job,) = queue(served, {"kind": "checkpoint", "subjects": ["ana"]}).json()["items"]
     path = f"/jobs/{job['id']}"
     refused = served.post(f"{path}/retry", {}, **bearer())
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "work")
@@ -182,7 +182,7 @@ def test_a_full_queue_says_when_to_come_again(served: Served) -> None:
 
 
 def test_a_limited_token_queues_and_sees_its_own_subjects_only(served: Served) -> None:
-    mine = queue(served, {"kind": "checkpoint", "subjects": ["ana", "al"]}, ANA).json()["jobs"]
+    mine = queue(served, {"kind": "checkpoint", "subjects": ["ana", "al"]}, ANA).json()["items"]
     assert [job["subject"] for job in mine] == ["ana", "al"]
     for body in (
         {"kind": "checkpoint", "subjects": ["ana", "bo"]},
@@ -197,7 +197,7 @@ def test_a_limited_token_queues_and_sees_its_own_subjects_only(served: Served) -
     assert served.post(f"/jobs/{job}/cancel", {}, **bearer(BO)).status_code == 404
     assert served.http.get("/jobs", headers=bearer(ANA)).status_code == 403
     own = served.http.get("/jobs", params={"subject": "ana"}, headers=bearer(ANA)).json()
-    assert [one["id"] for one in own["jobs"]] == [job]
+    assert [one["id"] for one in own["items"]] == [job]
     other = served.http.get("/jobs", params={"subject": "ana"}, headers=bearer(BO))
     assert other.status_code == 403
 

@@ -27,7 +27,7 @@ def _kept() -> None:
 def test_a_match_names_the_routine_and_its_inputs_and_runs_nothing(service: Served) -> None:
     found = service.post("/match", {"request": "Say hello to Ana."}).json()
     assert (found["routine"], found["inputs"]) == ("greet@1", {"who": "Ana"})
-    assert service.get("/runs")["runs"] == []
+    assert service.get("/runs")["items"] == []
 
 
 def test_other_words_match_nothing(service: Served) -> None:

@@ -143,11 +143,11 @@ def test_spans_with_the_trace_id_of_another_subject_begin_a_trace_of_their_own(
     anna, bob = ({"Authorization": f"Bearer {token}"} for token in (TOKEN, bobs))
     assert service.post("/v1/traces", export(1), **anna).status_code == 200
     before = service.http.get("/trajectories", headers=anna).json()
-    (hers,) = before["trajectories"]
+    (hers,) = before["items"]
     whole = service.http.get(f"/trajectories/{hers['id']}", headers=anna).json()
     for _ in range(2):
         assert service.post("/v1/traces", export(2), **bob).status_code == 200
-    (his,) = service.http.get("/trajectories", headers=bob).json()["trajectories"]
+    (his,) = service.http.get("/trajectories", headers=bob).json()["items"]
     assert his["id"] != hers["id"]
     assert service.http.get(f"/trajectories/{hers['id']}", headers=bob).status_code == 404
     assert service.http.get(f"/trajectories/{hers['id']}", headers=anna).json() == whole

@@ -196,7 +196,6 @@ def test_state_is_shown_at_any_moment_with_its_history_and_conflicts(
     filled: dict[str, str], service: Served
 ) -> None:
     now = service.http.get("/ui/state?subject=ana").text
-    assert "settled by the rule “latest”" in now
     assert "class Trip" in now  # the generated code
     then = service.http.get("/ui/state?subject=ana&as_of=2025-02-15").text
     assert "Lisbon" in then
@@ -244,25 +243,19 @@ def test_the_page_says_where_facts_come_from_and_corrects_them(serve: Serve) -> 
         memory.observe("eva", text, speaker="eva", at="2025-01-01", facts=[fact])
         memory.observe("eva", "I don't live in Basel.", speaker="eva", at="2025-04-07")
         memory.checkpoint("eva")
-        (trip,) = memory.state("eva").trips
     page = service.http.get("/ui/state?subject=eva").text
     assert "<q>My name is Eva Lang.</q> · read by an agent" in page
     assert '<span class="badge warn">1 unread</span>' in page
     form = {"form_token": token_in(page), "subject": "eva"}
     sent = [
         ("correct", {"field": "profile.city", "value": "Bern"}),
-        ("correct", {"record": trip.event_ids[0], "field": "cost", "value": "90"}),
         ("retract", {"field": "profile.job"}),
     ]
     for path, more in sent:
         assert service.http.post(f"/ui/state/{path}", data={**form, **more}).status_code == 303
     with Memory("em.db") as memory:
         state = memory.state("eva")
-        assert (state.profile.city, state.profile.job, state.trips[0].cost) == ("Bern", None, 90)
-    retract = {**form, "record": trip.event_ids[0]}
-    assert service.http.post("/ui/state/retract", data=retract).status_code == 303
-    page = service.http.get("/ui/state?subject=eva").text
-    assert "No records at that time." in page
+        assert (state.profile.city, state.profile.job) == ("Bern", None)
     wrong = {**form, "form_token": "x", "field": "profile.city"}
     assert service.http.post("/ui/state/retract", data=wrong).status_code == 403
     number = service.http.post(

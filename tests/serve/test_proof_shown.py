@@ -56,7 +56,7 @@ def test_the_proof_is_stored_and_shown_everywhere(service: Served) -> None:
     shown = json.loads(em("routine", "show", "serve", "--json", **DB).out)["proof"]
     assert shown == {"right": 4, "handed_over": 0, "wrong": 0, "summary": RIGHT}
     assert RIGHT in em("routine", "list", **DB).out
-    (listed,) = service.get("/routines")["routines"]
+    (listed,) = service.get("/routines")["items"]
     assert listed["proof"] == shown
     page = page_of(service)
     assert RIGHT in page
@@ -77,7 +77,7 @@ def test_a_routine_that_did_the_wrong_thing_in_a_trial_says_so_everywhere(
         keep_routine(memory.store, {**files, PROOF: render_proof(proof)})
     shown = em("routine", "show", "serve", **DB)
     assert "WRONG" in shown.out + shown.err
-    listed = {one["version"]: one["proof"] for one in service.get("/routines")["routines"]}
+    listed = {one["version"]: one["proof"] for one in service.get("/routines")["items"]}
     assert "WRONG" in listed[2]["warning"]
     assert "warning" not in listed[1]
     page = page_of(service)

@@ -70,7 +70,7 @@ def test_the_command(database: str) -> None:
         pairs = {**only, "metadata": "project=atlas"} if "metadata" in only else only
         options = [part for name, value in pairs.items() for part in (f"--{name}", value)]
         found = em("recall", "key", "-k", "20", *options, "--json", "--db", database).json
-        return [one["text"] for one in found["passages"]]
+        return [one["text"] for one in found["items"]]
 
     check(search)
 
@@ -80,9 +80,7 @@ def test_http(database: str, serve: Serve) -> None:
 
     def search(only: dict[str, Any]) -> list[str]:
         given = {**only, "metadata": json.dumps(only.get("metadata", {}))}
-        return [
-            one["text"] for one in served.get("/recall", query="key", k=20, **given)["passages"]
-        ]
+        return [one["text"] for one in served.get("/recall", query="key", k=20, **given)["items"]]
 
     check(search)
 

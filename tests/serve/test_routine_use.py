@@ -52,7 +52,7 @@ def test_a_version_is_accepted_and_that_is_taken_back(service: Served) -> None:
                 200,
                 {"routine": "refund@1", "changed": changed, "now": "refund@1"},
             )
-        (shown,) = service.get("/routines")["routines"]
+        (shown,) = service.get("/routines")["items"]
         assert (shown["state"], shown["by_itself"]) == ("in use", is_used)
         assert (shown["accepted_at"] is not None) is is_used
         assert shown["why"]

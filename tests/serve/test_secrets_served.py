@@ -106,7 +106,7 @@ def test_an_echo_of_a_secret_is_stored_by_no_path(service: Served, key: str) -> 
         assert answer.is_success, (path, answer.text)
         assert PASSWORD not in answer.text, path
         assert PASSWORD.lower() not in stored().lower(), path
-    events = service.get("/log", subject="ana", limit=200)["events"]
+    events = service.get("/log", subject="ana", limit=200)["items"]
     assert "use [redacted:password]" in str(events)
     assert "ok [redacted:password]" in str(events)
 
@@ -146,7 +146,7 @@ def test_no_run_acts_on_the_marker_of_a_secret(service: Served, path: str, body:
     assert "this looks like a secret" in refused.json()["error"]["message"]
     assert "password" in refused.json()["error"]["place"]
     assert PASSWORD not in refused.text + stored()
-    assert service.get("/runs")["runs"] == []
+    assert service.get("/runs")["items"] == []
 
 
 def test_a_job_with_a_secret_is_refused_as_in_python(service: Served) -> None:

@@ -86,7 +86,7 @@ def test_tokens_are_limited_to_reading_and_to_subjects(serve: Serve, tmp_path: P
     own = post("/heuristics", {**LESSON, "subject": "ana"}, ana).json()["id"]
     assert len({shared, bos, own}) == 3
     # The lessons for everybody, and one's own.
-    seen = {one["id"] for one in get("/heuristics", ana).json()["heuristics"]}
+    seen = {one["id"] for one in get("/heuristics", ana).json()["items"]}
     assert seen == {shared, own}
     assert get(f"/heuristics/{bos}", ana).status_code == 404
     assert get(f"/heuristics/{bos}", reader).status_code == 200
@@ -102,7 +102,7 @@ def test_tokens_are_limited_to_reading_and_to_subjects(serve: Serve, tmp_path: P
     assert post(f"/trajectories/{hidden}/label", worked, ana).status_code == 404
     assert post(f"/trajectories/{hidden}/label", worked, reader).status_code == 403
     assert post(f"/trajectories/{mine}/label", worked, ana).status_code == 201
-    assert [one["id"] for one in get("/trajectories", ana).json()["trajectories"]] == [mine]
+    assert [one["id"] for one in get("/trajectories", ana).json()["items"]] == [mine]
     for path in ("/log", "/log?subject=bo", "/log/verify", "/runs", "/routines"):
         assert get(path, ana).status_code == 403, path
     assert get("/log?subject=ana", ana).status_code == 200
@@ -156,7 +156,7 @@ def test_a_token_limited_to_a_subject_runs_routines_about_it(serve: Serve, tmp_p
     assert get(f"/runs/{mine}").status_code == 200
     answers = {"answers": {"ask": {"ok": True}}}
     assert post(f"/runs/{mine}/answers", answers).json()["output"] == "hello Ana"
-    assert [one["run_id"] for one in get("/runs?subject=ana").json()["runs"]] == [mine]
+    assert [one["run_id"] for one in get("/runs?subject=ana").json()["items"]] == [mine]
     hidden = get(f"/runs/{others}").json()["error"]
     assert hidden == {**get("/runs/none").json()["error"], "message": hidden["message"]}
     assert get(f"/runs/{others}").status_code == 404

@@ -70,27 +70,25 @@ def test_every_endpoint_it_lists(service: Served) -> None:
     }
     posted = service.post("/heuristics", given).json()
     page = service.get("/heuristics")
-    assert [one["id"] for one in page["heuristics"]] == [posted["id"]]
+    assert [one["id"] for one in page["items"]] == [posted["id"]]
     assert page["pagination"] == {"limit": 50, "offset": 0, "total": 1}
     beyond = service.get("/heuristics", limit=1, offset=1)
-    assert (beyond["heuristics"], beyond["pagination"]["total"]) == ([], 1)
+    assert (beyond["items"], beyond["pagination"]["total"]) == ([], 1)
     assert service.get("/heuristics", source_task="load the orders")["pagination"]["total"] == 1
     assert service.get("/heuristics", source_task="load")["pagination"]["total"] == 0
     assert service.get(f"/heuristics/{posted['id']}")["trigger"] == given["trigger"]
     found = service.get("/heuristics", task="debug a failing SQL insert", top_k=3)
-    assert [one["id"] for one in found["heuristics"]] == [posted["id"]]
+    assert [one["id"] for one in found["items"]] == [posted["id"]]
     reflected = service.post("/reflect", {"trajectory": TRAJECTORY})
     assert reflected.status_code == 201
     assert reflected.json()["heuristics"]
     kept = service.post("/trajectories", TRAJECTORY).json()
     both = service.get("/trajectories")
     assert both["pagination"] == {"limit": 50, "offset": 0, "total": 2}
-    assert service.get("/trajectories", limit=1, offset=1)["trajectories"] == [
-        both["trajectories"][1]
-    ]
+    assert service.get("/trajectories", limit=1, offset=1)["items"] == [both["items"][1]]
     matching = service.get("/trajectories", task=TRAJECTORY["task"], outcome="success")
     assert matching["pagination"]["total"] == 2
-    assert service.get("/trajectories", outcome="failure")["trajectories"] == []
+    assert service.get("/trajectories", outcome="failure")["items"] == []
     one = service.get(f"/trajectories/{kept['id']}")
     assert (one["task"], len(one["steps"])) == (TRAJECTORY["task"], 2)
     before = service.get("/log", limit=200)

@@ -47,7 +47,7 @@ def filled(tmp_path: Path) -> Path:
 
 def test_counts_comparisons_and_acceptance(filled: Path, serve: Serve) -> None:
     service: Served = serve()
-    (row,) = service.get("/shadow")["routines"]
+    (row,) = service.get("/shadow")["items"]
     assert (row["routine"], row["agreed"], row["differed"], row["in_a_row"]) == (
         "refund@1",
         2,
@@ -57,17 +57,17 @@ def test_counts_comparisons_and_acceptance(filled: Path, serve: Serve) -> None:
     assert row["last_difference"]["did"] == [
         {"tool": "pay", "args": {"order_id": "A-1", "amount": 7}}
     ]
-    assert service.get("/shadow", routine="nothing")["routines"] == []
-    (own,) = service.get("/shadow", subject="bo")["routines"]
+    assert service.get("/shadow", routine="nothing")["items"] == []
+    (own,) = service.get("/shadow", subject="bo")["items"]
     assert (own["agreed"], own["differed"]) == (0, 1)
     found = service.get("/shadow/comparisons", routine="refund", limit=2)
-    assert [one["verdict"] for one in found["comparisons"]] == ["agreed", "agreed"]
+    assert [one["verdict"] for one in found["items"]] == ["agreed", "agreed"]
     assert found["pagination"] == {"limit": 2, "offset": 0, "total": 3}
 
     assert service.post("/routines/refund@1/promote", {}).status_code == 404
     done = service.post("/routines/refund@1/accept", {})
     assert (done.json()["changed"], done.json()["now"]) == (True, "refund@1")
-    assert [one["state"] for one in service.get("/routines")["routines"]] == ["in use"]
+    assert [one["state"] for one in service.get("/routines")["items"]] == ["in use"]
     assert service.post("/routines/nothing/accept", {}).status_code == 404
 
 
@@ -83,7 +83,7 @@ def test_a_token_for_one_subject_sees_no_comparison(filled: Path, serve: Serve) 
     for path in ("/shadow", "/shadow?subject=ana", "/shadow/comparisons?subject=ana"):
         assert get(path, "ANA").status_code == 403
         assert get(path, "ALL").status_code == 200
-    kinds = {event["kind"] for event in get("/log?subject=ana", "ANA").json()["events"]}
+    kinds = {event["kind"] for event in get("/log?subject=ana", "ANA").json()["items"]}
     assert kinds
     assert "shadow_compared" not in kinds
 

@@ -27,7 +27,7 @@ def service(serve: Serve, tmp_path: Path) -> Served:
 
 
 def lesson_of(service: Served) -> dict[str, object]:
-    (found,) = service.get("/heuristics")["heuristics"]
+    (found,) = service.get("/heuristics")["items"]
     return found
 
 
@@ -37,7 +37,7 @@ def send(service: Served, page: str, path: str, **fields: str) -> httpx.Response
 
 
 def city(service: Served) -> tuple[str, str]:
-    (why,) = service.get("/state/why", subject="ana", what="profile.city")["origins"]
+    (why,) = service.get("/state/why", subject="ana", what="profile.city")["items"]
     return why["value"], why["origin"]
 
 

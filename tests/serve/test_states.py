@@ -52,7 +52,7 @@ def test_a_state_is_compiled_and_read(ana: Served) -> None:
     assert (state["profile"], state["collections"]) == ({"city": "Porto"}, {"trips": 1})
     assert ana.get("/state", subject="ana", as_of="2024-06-01")["profile"] == {"city": "Faro"}
     page = ana.get("/state/records", subject="ana", collection="trips")
-    assert page["records"][0]["record"] == TRIP
+    assert page["items"][0]["record"] == TRIP
     assert page["pagination"] == {"limit": 50, "offset": 0, "total": 1}
     assert "class Trip" in ana.get("/state/code", subject="ana")["code"]
     wrong = ana.http.get("/state/records", params={"subject": "ana", "collection": "Trip"})
@@ -61,10 +61,10 @@ def test_a_state_is_compiled_and_read(ana: Served) -> None:
 
 def test_recall_finds_what_was_said(ana: Served) -> None:
     found = ana.get("/recall", query="where did she move?", subject="ana", k=1)
-    assert [one["text"] for one in found["passages"]] == ["I moved to Porto in March."]
+    assert [one["text"] for one in found["items"]] == ["I moved to Porto in March."]
     assert found["notes"] == []
-    assert ana.get("/recall", query="Porto", subject="bo")["passages"] == []
-    assert ana.get("/recall", query="Porto", until="2025-01-01")["passages"] == []
+    assert ana.get("/recall", query="Porto", subject="bo")["items"] == []
+    assert ana.get("/recall", query="Porto", until="2025-01-01")["items"] == []
     bad = ana.http.get("/recall", params={"query": "Porto", "since": "soon"})
     assert (bad.status_code, bad.json()["error"]["place"]) == (400, "since")
 
@@ -103,20 +103,18 @@ def test_a_server_without_a_model_says_so(ana: Served) -> None:
 def test_rules_fire_and_alerts_are_told(ana: Served) -> None:
     ana.post("/checkpoint", {"subject": "ana"})
     asked = {"subject": "ana", "action": "book", "details": {"destination": "Lisbon"}}
-    (fired,) = ana.post("/check", asked).json()["alerts"]
+    (fired,) = ana.post("/check", asked).json()["items"]
     assert (fired["message"], fired["severity"]) == ("Lisbon again", "high")
     assert len(fired["event_ids"]) == 1
-    assert ana.post("/check", {**asked, "details": {"destination": "Rome"}}).json() == {
-        "alerts": []
-    }
-    assert ana.get("/alerts", subject="ana") == {"alerts": []}
-    (due,) = ana.get("/alerts", subject="ana", now="2031-01-01")["alerts"]
+    assert ana.post("/check", {**asked, "details": {"destination": "Rome"}}).json() == {"items": []}
+    assert ana.get("/alerts", subject="ana") == {"items": []}
+    (due,) = ana.get("/alerts", subject="ana", now="2031-01-01")["items"]
     assert due["rule"] == "travelled"
 
 
 def test_a_contradiction_is_shown_and_settled_once(ana: Served) -> None:
     ana.post("/checkpoint", {"subject": "ana"})
-    (conflict,) = ana.get("/conflicts", subject="ana")["conflicts"]
+    (conflict,) = ana.get("/conflicts", subject="ana")["items"]
     assert (conflict["field"], conflict["value"], conflict["policy"]) == (
         "Profile.city",
         "Porto",
@@ -157,7 +155,7 @@ def test_a_token_for_one_subject_reads_and_decides_about_no_other(
         ("/observations", {"text": "x"}),
     ):
         assert service.post(path, {"subject": "ana", **body}).status_code == 403, path
-    assert service.get("/recall", query="secret", subject="bo")["passages"] == []
+    assert service.get("/recall", query="secret", subject="bo")["items"] == []
 
 
 def test_a_token_that_may_only_read_asks_and_checks_and_writes_nothing(
@@ -218,11 +216,11 @@ def test_a_proposed_rule_is_listed_and_a_person_rejects_it_once(ana: Served) -> 
     with Memory("em.db") as memory:
         stated = {"stated": ["s1"]}  # of each text that an agent read
         memory.checkpoint("ana", llm=ScriptedClient([stated, stated, reply]))
-    (found,) = ana.get("/rules", subject="ana")["rules"]
+    (found,) = ana.get("/rules", subject="ana")["items"]
     assert (found["id"], found["verdict"]) == ("limit", "proposed")
     assert found["code"] == 'holds(details.get("amount"), ">", 100)'
     check = {"subject": "ana", "action": "spend", "details": {"amount": 200}}
-    assert [one["proposed"] for one in ana.post("/check", check).json()["alerts"]] == [True]
+    assert [one["proposed"] for one in ana.post("/check", check).json()["items"]] == [True]
     verdict = {"subject": "ana", "rule": "limit", "verdict": "rejected"}
     first = ana.post("/rules", verdict, key="r")
     assert first.status_code == 201
@@ -230,17 +228,17 @@ def test_a_proposed_rule_is_listed_and_a_person_rejects_it_once(ana: Served) -> 
     assert ana.post("/rules", {**verdict, "verdict": "perhaps"}).status_code == 400
     assert ana.post("/rules", {**verdict, "rule": "other"}).status_code == 404
     ana.post("/checkpoint", {"subject": "ana"})
-    assert ana.post("/check", check).json()["alerts"] == []
+    assert ana.post("/check", check).json()["items"] == []
 
 
 def test_where_a_fact_comes_from_and_taking_it_back(ana: Served) -> None:
     ana.post("/checkpoint", {"subject": "ana"})
-    (why,) = ana.get("/state/why", subject="ana", what="profile.city")["origins"]
+    (why,) = ana.get("/state/why", subject="ana", what="profile.city")["items"]
     assert (why["value"], why["how"], why["confidence"]) == ("Porto", "agent", "stated")
     assert why["words"] == "I moved to Porto in March."
-    (trip,) = ana.get("/state/records", subject="ana", collection="trips")["records"]
+    (trip,) = ana.get("/state/records", subject="ana", collection="trips")["items"]
     (event,) = trip["event_ids"]
-    (why,) = ana.get("/state/why", subject="ana", what=event)["origins"]
+    (why,) = ana.get("/state/why", subject="ana", what=event)["items"]
     assert (why["value"], why["how"]) == (TRIP, "record")
     wrong = ana.http.get("/state/why", params={"subject": "ana", "what": "profile.shoe"})
     assert wrong.status_code == 404
@@ -252,7 +250,7 @@ def test_where_a_fact_comes_from_and_taking_it_back(ana: Served) -> None:
     assert again.json() == done.json()
     assert ana.post("/state/retract", {"subject": "ana", "field": "profile.city"}).is_success
     ana.post("/checkpoint", {"subject": "ana"})
-    (trip,) = ana.get("/state/records", subject="ana", collection="trips")["records"]
+    (trip,) = ana.get("/state/records", subject="ana", collection="trips")["items"]
     assert trip["record"] == {**TRIP, "cost_usd": 90}
     assert ana.get("/state", subject="ana")["profile"].get("city") is None
     assert ana.post("/state/retract", {"subject": "ana", "event_id": event}).is_success
@@ -266,7 +264,7 @@ def test_where_a_fact_comes_from_and_taking_it_back(ana: Served) -> None:
 
 def test_a_wrong_correction_is_refused_over_http(ana: Served) -> None:
     ana.post("/checkpoint", {"subject": "ana"})
-    (trip,) = ana.get("/state/records", subject="ana", collection="trips")["records"]
+    (trip,) = ana.get("/state/records", subject="ana", collection="trips")["items"]
     change = {"subject": "ana", "event_id": trip["event_ids"][0]}
     typo = ana.post("/state/correct", {**change, "changes": {"cost_usdd": 90}})
     assert (typo.status_code, "did you mean 'cost_usd'?" in typo.text) == (404, True)
@@ -282,7 +280,7 @@ def test_unread_texts_are_told_over_http(ana: Served) -> None:
     ana.post("/checkpoint", {"subject": "ana"})
     (unread,) = ana.get("/state", subject="ana")["unread"]
     assert (unread["event_id"], unread["mentions"]) == (event, ["profile.employer"])
-    (why,) = ana.get("/state/why", subject="ana", what="profile.employer")["origins"]
+    (why,) = ana.get("/state/why", subject="ana", what="profile.employer")["items"]
     assert (why["value"], why["unread"]) == ("Nokia", [event])
     answer = ana.post("/ask", {"subject": "ana", "code": "profile.employer"}).json()
     assert (answer["value"], answer["unread"]) == ("Nokia", [event])

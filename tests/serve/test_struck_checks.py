@@ -98,7 +98,7 @@ def test_several_over_http(service: Served) -> None:
 
 def test_over_http(service: Served) -> None:
     found = service.get("/routines/cancel/checks")
-    (check,) = [one for one in found["checks"] if one["id"] == "order.channel"]
+    (check,) = [one for one in found["items"] if one["id"] == "order.channel"]
     assert check == {
         "id": "order.channel",
         "step_id": "order",

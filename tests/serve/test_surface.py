@@ -73,10 +73,10 @@ def test_the_first_example_of_the_page_finds_what_it_gave(service: Served) -> No
     form = {"Content-Type": "application/x-www-form-urlencoded", "Idempotency-Key": "7f3a"}
     made = service.http.post("/heuristics", content=body[1], headers=form)
     assert made.status_code == 201, made.text
-    found = service.get(path[1])["heuristics"]
+    found = service.get(path[1])["items"]
     assert [one["action"] for one in found] == ["insert the parent row first"]
     told = service.get("/heuristics", task="debug a failing SQL insert")
-    assert [one["id"] for one in told["heuristics"]] == [made.json()["id"]]
+    assert [one["id"] for one in told["items"]] == [made.json()["id"]]
 
 
 def test_heuristics_are_kept_found_and_paged(service: Served) -> None:
@@ -98,14 +98,14 @@ def test_heuristics_are_kept_found_and_paged(service: Served) -> None:
     }
     assert first["pagination"] == {"limit": 3, "offset": 0, "total": 5}
     assert second["pagination"] == {"limit": 3, "offset": 0, "total": 5}
-    ids = [one["id"] for one in (*first["heuristics"], *second["heuristics"])]
+    ids = [one["id"] for one in (*first["items"], *second["items"])]
     assert ids == made[::-1], "the newest first"
     even = service.get("/heuristics", source_task="task 0")
-    assert {one["id"] for one in even["heuristics"]} == set(made[::2])
+    assert {one["id"] for one in even["items"]} == set(made[::2])
     found = service.get("/heuristics", task="why does the aaaa import hang?", top_k=2)
-    assert found["heuristics"][0]["id"] == made[0]
-    assert found["heuristics"][0]["score"] > 0
-    assert service.get("/heuristics", task="bake bread with salt")["heuristics"] == []
+    assert found["items"][0]["id"] == made[0]
+    assert found["items"][0]["score"] > 0
+    assert service.get("/heuristics", task="bake bread with salt")["items"] == []
     one = service.get(f"/heuristics/{made[0]}")
     assert (one["source_task"], one["use"]["learned"]) == ("task 0", 1)
     briefing = service.get("/brief", task="why does the aaaa import hang?", k=1)
@@ -124,17 +124,17 @@ def test_trajectories_are_kept_apart_and_filtered(service: Served) -> None:
     assert service.get("/heuristics")["pagination"]["total"] == 0
     assert service.get("/trajectories")["pagination"] == {"limit": 50, "offset": 0, "total": 3}
     both = service.get("/trajectories", task="load the orders")
-    assert [one["outcome"] for one in both["trajectories"]] == ["success", "failure"]
-    assert both["trajectories"][0]["id"] == kept["id"]
+    assert [one["outcome"] for one in both["items"]] == ["success", "failure"]
+    assert both["items"][0]["id"] == kept["id"]
     failed = service.get("/trajectories", task="load the orders", outcome="failure")
     assert failed["pagination"]["total"] == 1
     assert service.get("/trajectories", task="LOAD")["pagination"]["total"] == 2
-    assert service.get("/trajectories", task="unload")["trajectories"] == []
+    assert service.get("/trajectories", task="unload")["items"] == []
     first = service.get("/trajectories", limit=2)
     rest = service.get("/trajectories", limit=2, cursor=first["pagination"]["next"])
-    assert [one["task"] for one in rest["trajectories"]] == ["other"]
+    assert [one["task"] for one in rest["items"]] == ["other"]
     assert service.get("/trajectories", since="2100-01-01")["pagination"]["total"] == 0
-    assert service.get("/trajectories", subject="nobody")["trajectories"] == []
+    assert service.get("/trajectories", subject="nobody")["items"] == []
     wrong = service.http.get("/trajectories", params={"cursor": "12"})
     assert (wrong.status_code, "cursor" in wrong.json()["error"]["message"]) == (400, True)
     one = service.get(f"/trajectories/{kept['id']}")
@@ -144,7 +144,7 @@ def test_trajectories_are_kept_apart_and_filtered(service: Served) -> None:
 def test_reflect_learns_from_a_trajectory_given_or_kept(service: Served) -> None:
     looked = service.post("/reflect", {"trajectory": TRAJECTORY, "store": False})
     assert (looked.status_code, looked.json()["stored"]) == (200, False)
-    assert service.get("/trajectories")["trajectories"] == []
+    assert service.get("/trajectories")["items"] == []
     done = service.post("/reflect", {"trajectory": TRAJECTORY})
     assert done.status_code == 201
     (lesson,) = done.json()["heuristics"]
@@ -246,12 +246,12 @@ def test_what_is_invalid_is_named_as_the_caller_wrote_it_with_what_to_write(
 def test_observing_and_the_log(service: Served) -> None:
     kept = service.post("/observations", {"subject": "ana", "text": "moved to Porto"}).json()
     service.post("/observations", {"subject": "bo", "record": {"city": "Lisbon"}, "type": "Home"})
-    events = service.get("/log", subject="ana")["events"]
+    events = service.get("/log", subject="ana")["items"]
     assert [event["id"] for event in events] == [kept["id"]]
     page = service.get("/log", limit=1)
     assert page["more"]
     assert (
-        service.get("/log", limit=1, after=page["events"][0]["seq"])["events"][0]["subject"] == "bo"
+        service.get("/log", limit=1, after=page["items"][0]["seq"])["items"][0]["subject"] == "bo"
     )
     assert service.get("/log/verify") == {"ok": True, "events": 2, "problems": []}
 
@@ -265,7 +265,7 @@ def test_a_routine_runs_asks_and_goes_on(serve: Serve, tmp_path: Path) -> None:
 
         keep_routine(memory.store, files_in(folder))
     service = serve()
-    assert service.get("/routines")["routines"][0]["ref"] == "greet@1"
+    assert service.get("/routines")["items"][0]["ref"] == "greet@1"
     started = service.post("/runs", {"routine": "greet", "input": {"word": "welcome"}}, key="r")
     run = started.json()
     assert (started.status_code, run["status"]) == (201, "needs_input")
@@ -276,7 +276,7 @@ def test_a_routine_runs_asks_and_goes_on(serve: Serve, tmp_path: Path) -> None:
     went_on = service.post(f"/runs/{run['run_id']}/answers", {"answers": {"ask": {"who": "Ana"}}})
     assert went_on.status_code == 200, went_on.text
     assert went_on.json()["output"] == "Hello Ana, welcome"
-    assert service.get("/runs")["runs"][0]["status"] == "ok"
+    assert service.get("/runs")["items"][0]["status"] == "ok"
     over = service.post(f"/runs/{run['run_id']}/answers", {"answers": {"ask": {"who": "Bo"}}})
     assert over.status_code == 400
 
@@ -318,7 +318,7 @@ def test_a_trajectory_is_labelled_once_for_each_key(service: Served) -> None:
     assert service.post(address, label, key="k").content == first.content
     assert service.get(f"/trajectories/{kept}")["outcome"] == "success"
     assert service.get("/trajectories", outcome="success")["pagination"]["total"] == 1
-    events = service.get("/log", stream=f"trace/{kept}")["events"]
+    events = service.get("/log", stream=f"trace/{kept}")["items"]
     assert [one["kind"] for one in events].count("trace_labelled") == 1
     assert service.post(address, {"outcome": "good"}).status_code == 400
     assert service.post("/trajectories/nope/label", label).status_code == 404
@@ -341,8 +341,8 @@ def test_forgetting_lists_what_goes_and_then_erases_it_with_its_stored_responses
     assert (real["gone"], real["scrubbed"]) == (listed["gone"], True)
     again = service.post("/observations", observed, key="k")
     assert (again.status_code, again.json()["error"]["code"]) == (410, "response_gone")
-    assert not service.get("/recall", query="Porto")["passages"]
-    assert service.get("/recall", query="Faro")["passages"]
+    assert not service.get("/recall", query="Porto")["items"]
+    assert service.get("/recall", query="Faro")["items"]
     assert service.post("/forget", {"subject": "nobody"}).status_code == 404
     assert service.post("/forget", {}).status_code == 400
 
@@ -351,7 +351,7 @@ def test_recall_is_narrowed_over_http(service: Served) -> None:
     own = {"project": "atlas"}
     for body in ({"session": "s1", "metadata": own}, {"run": "r1", "role": "user"}):
         service.post("/observations", {"subject": "ana", "text": f"a key {body}", **body})
-    found = service.get("/recall", query="key", metadata=json.dumps(own))["passages"]
+    found = service.get("/recall", query="key", metadata=json.dumps(own))["items"]
     assert [(one["session"], one["metadata"]) for one in found] == [("s1", own)]
-    found = service.get("/recall", query="key", run="r1", role="user")["passages"]
+    found = service.get("/recall", query="key", run="r1", role="user")["items"]
     assert [one["run"] for one in found] == ["r1"]

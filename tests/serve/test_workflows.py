@@ -35,7 +35,7 @@ def flows(serve: Serve, tmp_path: Path) -> Served:
 
 def test_a_workflow_runs_waits_at_its_gate_and_goes_on(flows: Served) -> None:
     listed = flows.get("/workflows")
-    assert listed["workflows"][0]["params"][0] == {
+    assert listed["items"][0]["params"][0] == {
         "name": "topic",
         "type": None,
         "required": True,
@@ -56,7 +56,7 @@ def test_a_workflow_runs_waits_at_its_gate_and_goes_on(flows: Served) -> None:
     assert went_on.status_code == 200, went_on.text
     # The script of this process begins anew with each request: it says the same again.
     assert went_on.json()["output"] == "some facts"
-    assert flows.get("/workflow-runs")["runs"][0]["status"] == "ok"
+    assert flows.get("/workflow-runs")["items"][0]["status"] == "ok"
     over = flows.post(f"{path}/answers", {"answers": {"text": {"approve": True}}})
     assert over.status_code == 400
     assert flows.http.get(f"/runs/{run['run_id']}").status_code == 404
@@ -77,7 +77,7 @@ def test_what_is_wrong_has_the_envelope(
 ) -> None:
     answer = flows.post("/workflow-runs", body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
-    assert flows.get("/workflow-runs")["runs"] == []
+    assert flows.get("/workflow-runs")["items"] == []
 
 
 def test_a_gate_is_answered_on_the_page_of_the_run(flows: Served) -> None:

@@ -37,7 +37,8 @@ from em.values.times import parse_duration
 
 if TYPE_CHECKING:
     from em.memory import Memory
-    from em.work.queue import JobView, Queue
+    from em.work.job import JobView
+    from em.work.queue import Queue
 
 F = TypeVar("F", bound=Callable[..., Any])
 STATES = ("queued", "running", "waiting", "done", "failed", "cancelled")

@@ -12,6 +12,7 @@ from html import escape
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+import msgspec
 from litestar import Litestar, MediaType, Response, asgi, get
 from litestar.config.cors import CORSConfig
 from litestar.datastructures import State
@@ -25,8 +26,8 @@ import em
 from em import telemetry
 from em.errors import EmError, StoreError
 from em.memory import Memory
-from em.serve.api import heuristics, jobs, log, routines, shadow, states, traces, workflows
-from em.serve.api.shapes import HealthOut, LiveOut
+from em.serve.api import heuristics, jobs, log, routines, runs, states, traces
+from em.serve.api.shapes import errors
 from em.serve.auth import Sessions, Tokens, refuse_open_door, shared_key
 from em.serve.guard import (
     Guard,
@@ -43,7 +44,7 @@ from em.serve.pages.drafts import Drafts
 from em.serve.pages.groups import Groups
 from em.serve.pages.runs import Background
 from em.serve.pages.view import error_page
-from em.serve.service import AnyRequest, JsonRequest, Service, errors, no_body, service_of
+from em.serve.service import AnyRequest, JsonRequest, Service, no_body, service_of
 from em.settings import Settings
 from em.store import redactor_of
 from em.values.canonical import prepare_structs
@@ -184,9 +185,8 @@ def _handlers() -> list[Any]:
         *log.HANDLERS,
         *routines.HANDLERS,
         *jobs.HANDLERS,
-        *shadow.HANDLERS,
+        *runs.HANDLERS,
         *states.HANDLERS,
-        *workflows.HANDLERS,
         *PAGES,
     ]
 
@@ -212,6 +212,20 @@ def _mcp(memory: Memory, settings: Settings, key: bytes) -> _Mcp:
         await mounted(scope, receive, send)
 
     return _Mcp([serve_mcp], [mounted.running], mounted.leave)
+
+
+class HealthOut(msgspec.Struct, frozen=True):
+    """Whether the service is ready: ok, degraded, unreachable or stopping."""
+
+    status: str
+    store: str
+    version: str
+
+
+class LiveOut(msgspec.Struct, frozen=True):
+    """Whether the process responds."""
+
+    status: str
 
 
 _UNREADY = ResponseSpec(HealthOut, generate_examples=False, description="The store is not ready.")

@@ -8,14 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from hashlib import sha256
-from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import ClientException
-from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import HeaderParameter, QueryParameter
 
 from em.deadline import current, suspended
 from em.errors import EmError, InputError, KeyReused, ResponseGone, StoreBusy
@@ -23,9 +20,8 @@ from em.llm.client import LlmClient
 from em.log.event import Draft, Event
 from em.memory import Memory
 from em.redaction.masker import without_secrets
-from em.serve.api.shapes import Pagination
 from em.serve.auth import Access, Caller
-from em.serve.guard import CALLER, ErrorBody, log_line
+from em.serve.guard import CALLER, log_line
 from em.serve.threads import Threads
 from em.settings import ApiSettings, Settings
 from em.store import redactor_of
@@ -266,50 +262,6 @@ def _too_deep() -> InputError:
     )
 
 
-Limit = Annotated[int, QueryParameter(ge=1, le=200, description="Return at most this many.")]
-Offset = Annotated[int, QueryParameter(ge=0, le=2**31 - 1, description="Skip this many.")]
-Moment = Annotated[
-    str | None, QueryParameter(max_length=64, description="An ISO 8601 date or time.")
-]
-Place = Annotated[
-    str | None,
-    QueryParameter(
-        name="cursor", max_length=64, description="Go on behind this: `next` of a page."
-    ),
-]
-Key = Annotated[
-    str | None,
-    HeaderParameter(
-        name="Idempotency-Key",
-        description="Requests with the same key and payload have one effect and one response.",
-        max_length=255,
-    ),
-]
-
-_DESCRIPTIONS = {
-    400: "The request is invalid; `place` says where.",
-    401: "The token is missing or unknown.",
-    403: "The token does not allow this, or the host or origin is not served.",
-    404: "Not found.",
-    408: "The body did not arrive in time.",
-    409: "The key was used for a different request, or a concurrent write came first.",
-    410: "The request was carried out; its response has been forgotten since.",
-    413: "The body is too large.",
-    429: "Too many requests in a minute; `Retry-After` says when to try again.",
-    502: "The model could not be reached, or its answer could not be used.",
-    503: "The store can't be reached or is busy.",
-}
-
-
-def errors(*statuses: int) -> dict[int, ResponseSpec]:
-    """Document the errors that a handler may respond with, besides the common ones."""
-    every = sorted({400, 401, 403, 408, 413, 429, 503, *statuses})
-    return {
-        status: ResponseSpec(ErrorBody, generate_examples=False, description=_DESCRIPTIONS[status])
-        for status in every
-    }
-
-
 class Service:
     """One memory, served."""
 
@@ -440,12 +392,3 @@ def service_of(request: AnyRequest) -> Service:
     """Return the service of a request. Not injected: the framework would copy it each time."""
     service: Service = request.app.state.service
     return service
-
-
-def page(found: Iterable[T], limit: int, offset: int) -> tuple[Sequence[T], Pagination]:
-    """Return one page of a collection, and its position. Reads the whole collection to count it."""
-    items = iter(found)
-    total = sum(1 for _ in islice(items, offset))
-    shown = list(islice(items, limit))
-    total += len(shown) + sum(1 for _ in items)
-    return shown, Pagination(limit, offset, total)

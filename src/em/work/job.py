@@ -79,6 +79,24 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.done + len(self.waiting) + len(self.failed)
 
 
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job with its state. problem: why the whole job could not run."""
+
+    id: str
+    state: State
+    kind: str = ""
+    name: str = ""
+    subject: str | None = None
+    items: int = 0
+    queue: str = ""
+    worker: str | None = None
+    attempts: int = 0
+    queued_at: datetime | None = None
+    ended_at: datetime | None = None
+    report: JobReport | None = None
+    problem: str = ""
+
+
 @event_body("job_cancelled")
 class JobCancelled(msgspec.Struct, frozen=True):
     """Body of an event: a job stops before its next step. by: who wanted it."""

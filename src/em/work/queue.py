@@ -5,7 +5,7 @@ The queue's own tables contain only the job's id, state and worker.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -31,6 +31,7 @@ from em.work.job import (
     Item,
     Job,
     JobReport,
+    JobView,
     Kind,
     State,
     body_of,
@@ -98,24 +99,6 @@ class Options(TypedDict, total=False):
     """Jobs that were queued with this key are not queued again; their ids are returned."""
     chunk: int | None
     """Items in one job, done one after the other. By default 1 run, and of other items `CHUNK`."""
-
-
-class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job with its state. problem: why the whole job could not run."""
-
-    id: str
-    state: State
-    kind: str = ""
-    name: str = ""
-    subject: str | None = None
-    items: int = 0
-    queue: str = ""
-    worker: str | None = None
-    attempts: int = 0
-    queued_at: datetime | None = None
-    ended_at: datetime | None = None
-    report: JobReport | None = None
-    problem: str = ""
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):

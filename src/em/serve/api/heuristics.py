@@ -1,66 +1,174 @@
 """HTTP API of heuristics: store, find, brief, reflect, and the seeded benchmark."""
 
 import threading
+from collections.abc import Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Response, get, post
+from litestar import Response, get
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from em.errors import InputError
 from em.heuristics.benchmark import Evaluation, evaluate
-from em.heuristics.heuristic import Heuristic, Lesson, count_heuristics, find_heuristics
+from em.heuristics.heuristic import (
+    Heuristic,
+    How,
+    Lesson,
+    Polarity,
+    Ranked,
+    Use,
+    count_heuristics,
+    find_heuristics,
+)
 from em.log.summary import Cursor
 from em.serve.api.shapes import (
-    BriefingOut,
-    FeedbackIn,
-    HeuristicIn,
-    HeuristicOut,
-    Heuristics,
-    Pagination,
-    Reflected,
-    ReflectIn,
-    RetireIn,
-)
-from em.serve.api.traces import to_trace
-from em.serve.auth import Caller
-from em.serve.service import (
-    AnyRequest,
     Key,
     Limit,
     Moment,
+    Name,
     Offset,
-    Pending,
+    Page,
+    Pagination,
     Place,
-    Service,
+    Text,
+    Words,
+    acts,
+    acts_once,
     errors,
-    service_of,
+    fill,
+    reads,
 )
+from em.serve.api.traces import TrajectoryIn, to_trace
+from em.serve.auth import Caller
+from em.serve.service import AnyRequest, Pending, Service, service_of
 from em.traces.catalogue import get_traces
+from em.traces.trace import Outcome, Source
 from em.values.times import moment
 
 TopK = Annotated[int, QueryParameter(ge=1, le=50, description="Return at most this many lessons.")]
-Query = Annotated[str | None, QueryParameter(max_length=2_000)]
 Subject = Annotated[
     str | None, QueryParameter(max_length=512, description="The subject to include.")
 ]
 
 
-@get("/heuristics", responses=errors(), sync_to_thread=True, tags=["heuristics"])
+class HeuristicIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A lesson: when (trigger), do (action), because (analysis)."""
+
+    trigger: Text
+    action: Text
+    analysis: Annotated[str, msgspec.Meta(max_length=20_000)] = ""
+    polarity: Polarity = "success"
+    tools: list[Name] = []
+    domain: Annotated[str, msgspec.Meta(max_length=512)] = ""
+    source_task: Annotated[str, msgspec.Meta(max_length=20_000)] = ""
+    subject: Name | None = None
+    from_events: Annotated[
+        list[Name], msgspec.Meta(max_length=100, description="Ids of the events that show it.")
+    ] = []
+
+
+class HeuristicOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A heuristic: its lesson and its use, flat, without the key that only finds duplicates.
+
+    `doubt` says why agents are not told; it is empty if they are. `source` is the least trusted of
+    what it comes from.
+    `use`, `created_at` and `retired` are there once it is stored, `score` and `reasons` where it
+    was found for a task.
+    """
+
+    id: str
+    trigger: str
+    action: str
+    analysis: str
+    polarity: Polarity
+    how: How
+    tools: Sequence[str]
+    domain: str
+    subject: str | None
+    source_task: str
+    error: str
+    program: str
+    doubt: str
+    source: Source
+    from_events: Sequence[str]
+    use: Use | None = None
+    created_at: datetime | None = None
+    retired: bool | None = None
+    score: float | None = None
+    reasons: dict[str, float] | None = None
+
+    @classmethod
+    def of_lesson(cls, lesson: Lesson, **more: Any) -> "HeuristicOut":
+        """Show a lesson that may not be stored yet."""
+        return fill(cls, lesson, from_events=lesson.evidence.event_ids, **more)
+
+    @classmethod
+    def of(cls, one: Heuristic, **more: Any) -> "HeuristicOut":
+        """Show a stored heuristic."""
+        known = {"id": one.id, "use": one.use, "created_at": one.at, "retired": one.retired}
+        return cls.of_lesson(one.lesson, **known, **more)
+
+    @classmethod
+    def of_ranked(cls, one: Ranked) -> "HeuristicOut":
+        """Show a heuristic that was found for a task."""
+        return cls.of(one.heuristic, score=one.score, reasons=one.reasons)
+
+
+class BriefingOut(msgspec.Struct, frozen=True):
+    """A prompt section and the heuristics in it. `notes`: what was skipped, and why."""
+
+    text: str
+    heuristics: Sequence[HeuristicOut]
+    notes: Sequence[str]
+
+
+class FeedbackIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The outcome of a run that used a heuristic."""
+
+    outcome: Outcome
+    task: Annotated[str, msgspec.Meta(max_length=20_000)] = ""
+    subject: Name | None = None
+
+
+class RetireIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Why a heuristic is retired."""
+
+    reason: Annotated[str, msgspec.Meta(max_length=2_000)] = ""
+
+
+class ReflectIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The trajectory to learn from, given or stored. `llm`: also ask the server's model."""
+
+    trajectory: TrajectoryIn | None = None
+    trajectory_id: str | None = None
+    store: bool = True
+    llm: bool = False
+
+
+class Reflected(msgspec.Struct, frozen=True):
+    """The lessons that were learned. `trajectory_id` is empty if nothing was stored."""
+
+    heuristics: Sequence[HeuristicOut]
+    trajectory_id: str
+    stored: bool
+
+
+@reads("/heuristics", "heuristics")
 def list_heuristics(
     request: AnyRequest,
     limit: Limit = 50,
     offset: Offset = 0,
-    source_task: Query = None,
-    task: Query = None,
+    source_task: Words = None,
+    task: Words = None,
     top_k: TopK = 5,
     subject: Subject = None,
     since: Moment = None,
     until: Moment = None,
     cursor: Place = None,
-) -> Heuristics:
+) -> Page[HeuristicOut]:
     """List the heuristics in use, the newest first; with `task`, those that fit it, best first."""
     service = service_of(request)
     caller = service.caller(request)
@@ -69,8 +177,7 @@ def list_heuristics(
     if task is not None:
         best = service.memory.brief(task, top_k, subject=subject).heuristics
         ranked = [HeuristicOut.of_ranked(one) for one in best]
-        return Heuristics(ranked, Pagination(top_k, 0, len(ranked)))
-
+        return Page(ranked, Pagination(top_k, 0, len(ranked)))
     about = caller.lesson_subjects if subject is None else [subject]
     found = find_heuristics(
         service.store,
@@ -83,10 +190,9 @@ def list_heuristics(
         before=Cursor.of(cursor),
     )
     total = count_heuristics(service.store, source_task=source_task, subjects=about)
-    return Heuristics(
-        [HeuristicOut.of(one) for one in found.heuristics],
-        Pagination(limit, offset, total, None if found.further is None else str(found.further)),
-    )
+    further = None if found.further is None else str(found.further)
+    shown = [HeuristicOut.of(one) for one in found.heuristics]
+    return Page(shown, Pagination(limit, offset, total, further))
 
 
 @get("/heuristics/{heuristic_id:str}", responses=errors(404), tags=["heuristics"])
@@ -101,7 +207,7 @@ def _find(service: Service, request: AnyRequest, heuristic_id: str) -> Heuristic
     return service.memory.heuristics.get(heuristic_id, subjects=subjects)
 
 
-@post("/heuristics", responses=errors(409, 410), tags=["heuristics"])
+@acts_once("/heuristics", "heuristics")
 async def post_heuristic(
     request: AnyRequest, data: JSONBody[HeuristicIn], key: Key = None
 ) -> Response[HeuristicOut]:
@@ -117,8 +223,7 @@ async def post_heuristic(
         lesson = Lesson(**fields, source="agent")
         lesson = book.with_evidence(lesson, event_ids, caller.sees, "from_events")
         (known,) = book.known([lesson])
-        out = HeuristicOut.of_lesson(known)
-        answered = pending.answer(out)
+        answered = pending.answer(HeuristicOut.of_lesson(known))
         if answered is None:
             book.keep([known])
             return
@@ -131,13 +236,7 @@ async def post_heuristic(
     return await service.carry_out(request, key, data, work)
 
 
-@post(
-    "/heuristics/{heuristic_id:str}/feedback",
-    responses=errors(404, 409),
-    status_code=200,
-    sync_to_thread=True,
-    tags=["heuristics"],
-)
+@acts("/heuristics/{heuristic_id:str}/feedback", "heuristics", 404, 409)
 def post_feedback(
     request: AnyRequest, heuristic_id: FromPath[str], data: JSONBody[FeedbackIn]
 ) -> HeuristicOut:
@@ -151,26 +250,14 @@ def post_feedback(
     return HeuristicOut.of(found)
 
 
-@post(
-    "/heuristics/{heuristic_id:str}/accept",
-    responses=errors(404, 409),
-    status_code=200,
-    sync_to_thread=True,
-    tags=["heuristics"],
-)
+@acts("/heuristics/{heuristic_id:str}/accept", "heuristics", 404, 409)
 def post_accept(request: AnyRequest, heuristic_id: FromPath[str]) -> HeuristicOut:
     """Let agents be told a lesson in doubt: a person has read it."""
     service = _may_change(request, heuristic_id)
     return HeuristicOut.of(service.memory.heuristics.accept(heuristic_id))
 
 
-@post(
-    "/heuristics/{heuristic_id:str}/retire",
-    responses=errors(404, 409),
-    status_code=200,
-    sync_to_thread=True,
-    tags=["heuristics"],
-)
+@acts("/heuristics/{heuristic_id:str}/retire", "heuristics", 404, 409)
 def post_retire(
     request: AnyRequest, heuristic_id: FromPath[str], data: JSONBody[RetireIn]
 ) -> HeuristicOut:
@@ -186,7 +273,7 @@ def _may_change(request: AnyRequest, heuristic_id: str) -> Service:
     return service
 
 
-@get("/brief", responses=errors(), sync_to_thread=True, tags=["heuristics"])
+@reads("/brief", "heuristics")
 def get_brief(
     request: AnyRequest,
     task: Annotated[str, QueryParameter(max_length=2_000)],
@@ -207,14 +294,10 @@ def get_brief(
     return BriefingOut(briefing.text, found, briefing.notes)
 
 
-@post(
-    "/reflect",
-    responses={
-        200: ResponseSpec(Reflected, generate_examples=False, description="Nothing was stored."),
-        **errors(404, 409, 410, 502),
-    },
-    tags=["heuristics"],
-)
+_LOOKED_AT = ResponseSpec(Reflected, generate_examples=False, description="Nothing was stored.")
+
+
+@acts_once("/reflect", "heuristics", 404, 502, more={200: _LOOKED_AT})
 async def post_reflect(
     request: AnyRequest, data: JSONBody[ReflectIn], key: Key = None
 ) -> Response[Reflected]:
@@ -270,15 +353,14 @@ def _evaluated(seed: int, tasks: int) -> Evaluation:
     return evaluate(seed, tasks)
 
 
-@get("/evaluate", responses=errors(), sync_to_thread=True, tags=["heuristics"])
+@reads("/evaluate", "heuristics")
 def get_evaluate(
     request: AnyRequest,
     seed: Annotated[int, QueryParameter(ge=0, le=1_000)] = 0,
     tasks: Annotated[int, QueryParameter(ge=1, le=300)] = 100,
 ) -> Evaluation:
     """Run the seeded retrieval benchmark in a temporary store. The memory is not touched."""
-    service = service_of(request)
-    service.caller(request)
+    service_of(request).caller(request)
     with _one_at_a_time:
         return _evaluated(seed, tasks)
 

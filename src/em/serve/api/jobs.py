@@ -4,27 +4,30 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-from litestar import Response, get, post
+from litestar import Response
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from em.errors import InputError
 from em.log.event import EventQuery, job_stream
-from em.serve.api.shapes import JobIn, JobOut, Jobs, JobsQueued, Pagination, fill
-from em.serve.auth import Caller
-from em.serve.service import (
-    AnyRequest,
+from em.serve.api.shapes import (
+    Items,
     Key,
     Limit,
+    Name,
     Offset,
-    Pending,
-    errors,
-    service_of,
+    Page,
+    Pagination,
+    acts,
+    acts_once,
+    reads,
 )
+from em.serve.auth import Caller
+from em.serve.service import AnyRequest, Pending, service_of
 from em.values.canonical import Json
-from em.work.job import Kind, State
+from em.work.job import JobView, Kind, State
 
 if TYPE_CHECKING:
-    from em.work.queue import JobView, Queue
+    from em.work.queue import Queue
 
 ONLY_WITH = {
     "inputs": ("routine", "workflow"),
@@ -34,10 +37,44 @@ ONLY_WITH = {
 """Fields of a request, and the kinds of jobs that take them."""
 
 
-@post("/jobs", responses=errors(404, 409, 410), tags=["jobs"])
+class ReviewIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a person says about a routine that is compiled, as with `em compile`.
+
+    inputs: arguments (`subject`, `send_mail.subject`) that become inputs. constants: inputs or
+    arguments that are always as recorded. fresh: forget what was said about the version before.
+    """
+
+    inputs: Annotated[list[Name], msgspec.Meta(max_length=1_000)] = []
+    constants: Annotated[list[Name], msgspec.Meta(max_length=1_000)] = []
+    fresh: bool = False
+
+
+class JobIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Work to queue.
+
+    name: the routine or workflow to run, or the name of the routine to compile.
+    inputs: one run for each, of routines and workflows.
+    subjects: to checkpoint or to embed; none stands for all. traces: to compile or to reflect on.
+    subject: who the runs are about. llm: use the model that the worker is configured with.
+    review: what a person says about the routine that these traces are compiled to.
+    """
+
+    kind: Kind
+    name: Annotated[str, msgspec.Meta(max_length=512)] = ""
+    inputs: Annotated[list[Json], msgspec.Meta(max_length=10_000)] = []
+    prompt: Annotated[str, msgspec.Meta(max_length=1_000_000)] | None = None
+    subjects: Annotated[list[Name], msgspec.Meta(max_length=10_000)] = []
+    traces: Annotated[list[Name], msgspec.Meta(max_length=10_000)] = []
+    subject: Name | None = None
+    queue: Name | None = None
+    llm: bool = False
+    review: ReviewIn | None = None
+
+
+@acts_once("/jobs", "jobs", 404)
 async def post_job(
     request: AnyRequest, data: JSONBody[JobIn], key: Key = None
-) -> Response[JobsQueued]:
+) -> Response[Items[JobView]]:
     """Queue work for `em worker` processes. With an Idempotency-Key it is queued once.
 
     A token that is limited to subjects can queue checkpoints of its subjects.
@@ -50,7 +87,7 @@ async def post_job(
         # As it was sent: the queue refuses a secret, which a job could not do without.
         queue = service.queue()
         ids = _add(queue, data, pending.key or None, caller)
-        out = JobsQueued([_shown(view) for view in reversed(queue.jobs(ids=ids, limit=None))])
+        out = Items(queue.jobs(ids=ids, limit=None)[::-1])
         found = [EventQuery(stream=job_stream(one), kinds=("job_queued",)) for one in ids]
         events = (event.id for query in found for event in service.store.read(query))
         pending.finish(service.store, out, 201, events)
@@ -74,49 +111,39 @@ def _check(data: JobIn, caller: Caller) -> None:
         raise InputError("name the traces of this routine", place="traces")
 
 
-def _add(queue: "Queue", data: JobIn, key: str | None, caller: Caller) -> list[str]:
-    how = {"llm": True} if data.llm else {}
-    if data.kind == "routine":
-        return queue.add_runs(
-            data.name, data.inputs or [{}], subject=data.subject, queue=data.queue, key=key
-        )
-    if data.kind == "workflow":
-        return queue.add_workflow_runs(
-            data.name,
-            data.inputs or [None],
-            prompt=data.prompt,
-            subject=data.subject,
-            queue=data.queue,
-            key=key,
-        )
-    if data.kind == "compile":
-        return _add_compilations(queue, data, key)
-    if data.kind == "reflect":
-        return queue.add_reflections(data.traces or None, queue=data.queue, how=how, key=key)
-    if data.kind == "embed":
-        return queue.add_embeddings(data.subjects or None, queue=data.queue, key=key)
-    return _add_checkpoints(queue, data, key, caller)
-
-
-def _add_compilations(queue: "Queue", data: JobIn, key: str | None) -> list[str]:
-    """Queue the compilation of the traces, or of every task; a review is about one routine."""
+def _add(  # noqa: PLR0911 - one line for each kind of job
+    queue: "Queue", data: JobIn, key: str | None, caller: Caller
+) -> list[str]:
     how: Json = {"llm": True} if data.llm else {}
-    if data.name:
-        how["name"] = data.name
-    if data.review is not None:
-        how |= msgspec.to_builtins(data.review)
-    tasks = {data.name or "task": data.traces} if data.traces else None
-    return queue.add_compilations(tasks, queue=data.queue, how=how, key=key)
-
-
-def _add_checkpoints(queue: "Queue", data: JobIn, key: str | None, caller: Caller) -> list[str]:
-    """Queue checkpoints. A job about one subject belongs to it, and whoever may see it sees it."""
-    how = {"llm": True} if data.llm else {}
+    about = data.subject
+    match data.kind:
+        case "routine":
+            inputs = data.inputs or [{}]
+            return queue.add_runs(data.name, inputs, subject=about, queue=data.queue, key=key)
+        case "workflow":
+            return queue.add_workflow_runs(
+                data.name,
+                data.inputs or [None],
+                prompt=data.prompt,
+                subject=about,
+                queue=data.queue,
+                key=key,
+            )
+        case "compile":
+            how |= {"name": data.name} if data.name else {}
+            how |= {} if data.review is None else msgspec.to_builtins(data.review)
+            tasks = {data.name or "task": data.traces} if data.traces else None
+            return queue.add_compilations(tasks, queue=data.queue, how=how, key=key)
+        case "reflect":
+            return queue.add_reflections(data.traces or None, queue=data.queue, how=how, key=key)
+        case "embed":
+            return queue.add_embeddings(data.subjects or None, queue=data.queue, key=key)
     named: Sequence[str] = data.subjects
     if not named or (caller.subjects is None and len(named) > 1):
         return queue.add_checkpoints(named or None, queue=data.queue, how=how, key=key)
     ids: list[str] = []
     for number, one in enumerate(named):
+        # A job about one subject belongs to it, and whoever may see it sees it.
         own = None if key is None else f"{key}/{number}"
         ids += queue.add_checkpoints([one], queue=data.queue, how=how, subject=one, key=own)
     return ids
@@ -134,7 +161,7 @@ Subject = Annotated[
 ]
 
 
-@get("/jobs", responses=errors(), sync_to_thread=True, tags=["jobs"])
+@reads("/jobs", "jobs")
 def list_jobs(
     request: AnyRequest,
     in_state: InState = None,
@@ -143,31 +170,31 @@ def list_jobs(
     subject: Subject = None,
     limit: Limit = 50,
     offset: Offset = 0,
-) -> Jobs:
+) -> Page[JobView]:
     """List queued work, the newest first. A token limited to subjects must name one."""
-    service_of(request).caller(request).must_see(subject)
-    opened = service_of(request).queue()
+    service = service_of(request)
+    service.caller(request).must_see(subject)
+    opened = service.queue()
     found = opened.jobs(
         state=in_state, kind=kind, queue=queue, subject=subject, limit=limit, offset=offset
     )
     total = opened.count(state=in_state, kind=kind, queue=queue, subject=subject)
-    return Jobs([_shown(view) for view in found], Pagination(limit, offset, total))
+    return Page(found, Pagination(limit, offset, total))
 
 
-@get("/jobs/{job_id:str}", responses=errors(404), sync_to_thread=True, tags=["jobs"])
-def get_job(request: AnyRequest, job_id: FromPath[str]) -> JobOut:
+@reads("/jobs/{job_id:str}", "jobs", 404)
+def get_job(request: AnyRequest, job_id: FromPath[str]) -> JobView:
     """Return a job's state, and its results when it has ended."""
-    return _shown(_find(request, job_id, service_of(request).caller(request)))
+    return _find(request, job_id, service_of(request).caller(request))
 
 
-@post(
-    "/jobs/{job_id:str}/cancel",
-    responses=errors(404, 409),
-    status_code=200,
-    sync_to_thread=True,
-    tags=["jobs"],
-)
-def cancel_job(request: AnyRequest, job_id: FromPath[str]) -> JobOut:
+def _find(request: AnyRequest, job_id: str, caller: Caller) -> JobView:
+    """Return a job that this caller may see; to others it does not exist."""
+    return service_of(request).queue().job(job_id, subjects=caller.subjects)
+
+
+@acts("/jobs/{job_id:str}/cancel", "jobs", 404, 409)
+def cancel_job(request: AnyRequest, job_id: FromPath[str]) -> JobView:
     """Cancel a job. Its runs stop before their next step, other work after its current item.
 
     A token that is limited to subjects can cancel checkpoints of its subjects.
@@ -175,36 +202,18 @@ def cancel_job(request: AnyRequest, job_id: FromPath[str]) -> JobOut:
     caller = service_of(request).caller(request, "write")
     if _find(request, job_id, caller).kind in ("routine", "workflow"):
         caller.must_see(None)
-    return _shown(service_of(request).queue().cancel(job_id, by=caller.name))
+    return service_of(request).queue().cancel(job_id, by=caller.name)
 
 
-@post(
-    "/jobs/{job_id:str}/retry",
-    responses=errors(404, 409),
-    sync_to_thread=True,
-    tags=["jobs"],
-)
-def retry_job(request: AnyRequest, job_id: FromPath[str]) -> JobOut:
+@acts("/jobs/{job_id:str}/retry", "jobs", 404, 409, status_code=201)
+def retry_job(request: AnyRequest, job_id: FromPath[str]) -> JobView:
     """Queue what failed in a job again, or all of a cancelled one, as a new job.
 
     A run that had an effect goes on where it failed, if nothing can be done twice by that.
     """
-    caller = service_of(request).caller(request, "write")
-    caller.must_see(None)
+    service_of(request).caller(request, "write").must_see(None)
     queue = service_of(request).queue()
-    return _shown(queue.job(queue.retry(job_id)))
-
-
-def _find(request: AnyRequest, job_id: str, caller: Caller) -> "JobView":
-    """Return a job that this caller may see; to others it does not exist."""
-    return service_of(request).queue().job(job_id, subjects=caller.subjects)
-
-
-def _shown(view: "JobView") -> JobOut:
-    report = view.report
-    if report is None:
-        return fill(JobOut, view)
-    return fill(JobOut, view, done=report.done, waiting=report.waiting, failed=report.failed)
+    return queue.job(queue.retry(job_id))
 
 
 HANDLERS = [post_job, list_jobs, get_job, cancel_job, retry_job]

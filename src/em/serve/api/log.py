@@ -1,9 +1,11 @@
 """HTTP API of the log: store observations, recall, read events, verify the chain."""
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Response, get, post
+from litestar import Response
 from litestar.params import JSONBody, QueryParameter
 
 from em.deadline import suspended
@@ -11,34 +13,112 @@ from em.errors import InputError
 from em.log.event import EventQuery, run_stream, trace_stream
 from em.runner.history import read_run
 from em.serve.api.shapes import (
-    EventOut,
-    Events,
-    ForgetIn,
-    Forgotten,
-    Kept,
-    ObservationIn,
-    PassageOut,
-    RecalledOut,
-    Verified,
+    Exact,
+    Key,
+    Limit,
+    Moment,
+    Name,
+    StoredOut,
+    acts,
+    acts_once,
     fill,
+    reads,
 )
-from em.serve.service import AnyRequest, Key, Limit, Moment, Pending, errors, service_of
+from em.serve.service import AnyRequest, Pending, service_of
 from em.state.schema import DETAILS, observation
+from em.store.protocol import Erasure, Passage
 from em.traces.catalogue import get_traces
-from em.traces.trace import least_trusted
+from em.traces.trace import Source, least_trusted
+from em.values.canonical import Json
 from em.values.times import moment, new_id
 
-Name = Annotated[str | None, QueryParameter(max_length=512)]
+
+class ObservationIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Something learned about a subject: a text or a record.
+
+    facts, rules: what the text states, each with its evidence; the next checkpoint checks them.
+    event: the id of a stored text that they were read in, in place of the text.
+    """
+
+    subject: Name
+    text: Annotated[str, msgspec.Meta(max_length=1_000_000)] | None = None
+    record: Json | None = None
+    type: Name | None = None
+    at: str | None = None
+    speaker: Name | None = None
+    role: Name | None = None
+    addressee: Name | None = None
+    session: Name | None = None
+    agent: Name | None = None
+    run: Name | None = None
+    source: Name | None = None
+    origin: Source | None = None
+    metadata: Json | None = None
+    facts: list[Json] | None = None
+    rules: list[Json] | None = None
+    event: Name | None = None
 
 
-@get("/log", responses=errors(), sync_to_thread=True, tags=["log"])
+class EventOut(msgspec.Struct, frozen=True):
+    """An event without `salt` and `body_hash`, which only serve to verify the chain."""
+
+    seq: int
+    id: str
+    stream: str
+    pos: int
+    subject: str | None
+    kind: str
+    v: int
+    at: datetime
+    recorded_at: datetime
+    body: Json | None
+    hash: str
+
+
+class Events(msgspec.Struct, frozen=True):
+    """Events, oldest first. For the next page pass the last `seq` as `after`."""
+
+    items: Sequence[EventOut]
+    more: bool
+
+
+class ForgetIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to forget: events, the events of traces and runs, everything about a subject.
+
+    dry_run: erase nothing, only list what would be erased.
+    """
+
+    events: Annotated[list[Name], msgspec.Meta(max_length=10_000)] = []
+    traces: Annotated[list[Name], msgspec.Meta(max_length=1_000)] = []
+    runs: Annotated[list[Name], msgspec.Meta(max_length=1_000)] = []
+    subject: Name | None = None
+    reason: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
+    dry_run: bool = False
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """Whether the log verifies, and the problems found."""
+
+    ok: bool
+    events: int
+    problems: Sequence[str]
+
+
+class Recalled(msgspec.Struct, frozen=True):
+    """Passages, best first. `notes`: what was skipped, and why."""
+
+    items: Sequence[Passage]
+    notes: Sequence[str]
+
+
+@reads("/log", "log")
 def get_log(
     request: AnyRequest,
-    stream: Name = None,
-    subject: Name = None,
-    kind: Name = None,
-    since: Name = None,
-    until: Name = None,
+    stream: Exact = None,
+    subject: Exact = None,
+    kind: Exact = None,
+    since: Exact = None,
+    until: Exact = None,
     after: Annotated[int, QueryParameter(ge=0, le=2**62)] = 0,
     limit: Limit = 50,
 ) -> Events:
@@ -58,7 +138,7 @@ def get_log(
     return Events([fill(EventOut, event) for event in found[:limit]], len(found) > limit)
 
 
-@get("/log/verify", responses=errors(), sync_to_thread=True, tags=["log"])
+@reads("/log/verify", "log")
 def get_verify(request: AnyRequest) -> Verified:
     """Verify that no event was changed, reordered or removed."""
     service = service_of(request)
@@ -68,10 +148,10 @@ def get_verify(request: AnyRequest) -> Verified:
     return Verified(report.ok, report.events, problems)
 
 
-@post("/observations", responses=errors(409, 410), tags=["log"])
+@acts_once("/observations", "log")
 async def post_observation(
     request: AnyRequest, data: JSONBody[ObservationIn], key: Key = None
-) -> Response[Kept]:
+) -> Response[StoredOut]:
     """Record an observation about a subject; return the id of its event."""
     service = service_of(request)
     service.caller(request, "write").must_see(data.subject)
@@ -85,32 +165,32 @@ async def post_observation(
             details["origin"] = least_trusted(["agent", data.origin or "own"])
         draft = observation(data.subject, content, data.at, details, data.event)
         draft = msgspec.structs.replace(draft, id=new_id())
-        service.follow(pending.commit(service.store, [draft], Kept(str(draft.id))))
+        service.follow(pending.commit(service.store, [draft], StoredOut(str(draft.id))))
 
     return await service.carry_out(request, key, data, work)
 
 
-@get("/recall", responses=errors(), sync_to_thread=True, tags=["recall"])
+@reads("/recall", "recall")
 def get_recall(
     request: AnyRequest,
     question: Annotated[str, QueryParameter(name="query", max_length=10_000)],
-    subject: Annotated[str | None, QueryParameter(max_length=512)] = None,
+    subject: Exact = None,
     k: Annotated[
         int, QueryParameter(ge=1, le=200, description="Return at most this many passages.")
     ] = 10,
     since: Moment = None,
     until: Moment = None,
     neighbours: Annotated[int, QueryParameter(ge=0, le=10)] = 0,
-    role: Name = None,
-    speaker: Name = None,
-    session: Name = None,
-    agent: Name = None,
-    run: Name = None,
+    role: Exact = None,
+    speaker: Exact = None,
+    session: Exact = None,
+    agent: Exact = None,
+    run: Exact = None,
     metadata: Annotated[
         str | None,
         QueryParameter(max_length=4_096, description="A JSON object of fields that must match."),
     ] = None,
-) -> RecalledOut:
+) -> Recalled:
     """Return the passages that fit a question best. A token limited to subjects gives `subject`."""
     service = service_of(request)
     service.caller(request).must_see(subject)
@@ -118,7 +198,7 @@ def get_recall(
         question, subject, k, since, until, neighbours=neighbours, role=role, speaker=speaker,
         session=session, agent=agent, run=run, metadata=_object(metadata),
     )  # fmt: skip
-    return RecalledOut([PassageOut.of(passage) for passage in found], found.notes)
+    return Recalled(list(found), found.notes)
 
 
 def _object(given: str | None) -> dict[str, Any]:
@@ -134,8 +214,8 @@ def _object(given: str | None) -> dict[str, Any]:
         ) from None
 
 
-@post("/forget", responses=errors(404), status_code=200, sync_to_thread=True, tags=["log"])
-def post_forget(request: AnyRequest, data: JSONBody[ForgetIn]) -> Forgotten:
+@acts("/forget", "log", 404)
+def post_forget(request: AnyRequest, data: JSONBody[ForgetIn]) -> Erasure:
     """Erase events and everything made of them; or only list that, with `dry_run`.
 
     Not for tokens that are limited to subjects: what was made of one subject's data may be
@@ -150,8 +230,7 @@ def post_forget(request: AnyRequest, data: JSONBody[ForgetIn]) -> Forgotten:
         found = service.store.read(EventQuery(stream=stream))
         ids += [event.id for event in found if event.kind != "erased"]
     with suspended():  # half of it must not be left
-        erasure = memory.forget(ids, subject=data.subject, reason=data.reason, dry_run=data.dry_run)
-    return fill(Forgotten, erasure)
+        return memory.forget(ids, subject=data.subject, reason=data.reason, dry_run=data.dry_run)
 
 
 HANDLERS = [post_observation, get_recall, get_log, get_verify, post_forget]

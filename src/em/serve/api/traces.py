@@ -8,33 +8,38 @@ import traceback
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Response, get, post
+from litestar import Response, post
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from em.errors import Conflict, InputError, MissingExtra, TooLarge
 from em.log.summary import Cursor
-from em.serve.api.shapes import LabelIn, Pagination, Trajectories, TrajectoryIn, TrajectoryOut
-from em.serve.auth import Caller
-from em.serve.guard import log_line
-from em.serve.service import (
-    AnyRequest,
+from em.serve.api.shapes import (
+    Exact,
     Key,
     Limit,
     Moment,
+    Name,
     Offset,
-    Pending,
+    Page,
+    Pagination,
     Place,
+    Words,
+    acts_once,
     errors,
-    read_json,
-    service_of,
+    reads,
 )
+from em.serve.auth import Caller
+from em.serve.guard import log_line
+from em.serve.service import AnyRequest, Pending, read_json, service_of
 from em.store.protocol import Store
 from em.traces.catalogue import (
     MOST_SCANNED,
     TraceFilter,
+    TraceSummary,
     count_traces,
     get_traces,
     list_traces,
@@ -42,11 +47,89 @@ from em.traces.catalogue import (
 from em.traces.formats._spans import Span, add_spans
 from em.traces.formats.otel import NAME, spans_of
 from em.traces.intake import Intake
-from em.traces.trace import Outcome, Trace, label_event, read_trace, trace_events
+from em.traces.trace import KeptTrace, Outcome, Trace, label_event, read_trace, trace_events
 from em.traces.transcripts import UNEXPECTED
+from em.values.canonical import Json
 from em.values.times import moment, new_id
 
-Query = Annotated[str | None, QueryParameter(max_length=2_000)]
+
+class StepIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One step of a trajectory."""
+
+    thought: str | None = None
+    action: Annotated[str, msgspec.Meta(description="The tool that was called.")] | None = None
+    args: Json = {}
+    observation: Annotated[Any, msgspec.Meta(description="The tool's result.")] = None
+    error: Annotated[Any, msgspec.Meta(description="The tool's error.")] = None
+
+
+class TrajectoryIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One attempt at a task: `task` and `steps`, or a trace's `mission` and `events`."""
+
+    task: Annotated[str, msgspec.Meta(max_length=20_000)] | None = None
+    steps: list[StepIn] | None = None
+    outcome: Outcome = "unknown"
+    incomplete: Annotated[
+        str, msgspec.Meta(description="Why calls may be missing.", max_length=2_000)
+    ] = ""
+    input: Json = {}
+    final_output: Any = None
+    subject: Name | None = None
+    mission: Json | None = None
+    events: list[Json] | None = None
+    app: Json = {}
+
+
+class LabelIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a person says about how a trajectory ended."""
+
+    outcome: Outcome
+    reason: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
+
+
+class TrajectoryOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A trace, flat. Steps, output and event ids are present where one trace is read."""
+
+    id: str
+    task: str
+    outcome: Outcome
+    subject: str | None
+    incomplete: Annotated[
+        str, msgspec.Meta(description="Why calls may be missing; it can't be compiled then.")
+    ] = ""
+    created_at: datetime | None = None
+    steps: Sequence[Json] | None = None
+    final_output: Any = None
+    event_ids: Sequence[str] | None = None
+
+    @classmethod
+    def in_short(cls, one: TraceSummary) -> "TrajectoryOut":
+        """Show a trace in a list, without its steps."""
+        return cls(
+            id=one.id,
+            task=one.goal,
+            outcome=one.outcome,
+            incomplete=one.incomplete,
+            subject=one.subject,
+            created_at=one.at,
+        )
+
+    @classmethod
+    def of(cls, stored: KeptTrace) -> "TrajectoryOut":
+        """Show one trace with its steps."""
+        trace = stored.trace
+        output = None if trace.final_output is msgspec.UNSET else trace.final_output
+        return cls(
+            id=stored.id,
+            task=trace.mission.goal,
+            outcome=trace.outcome,
+            incomplete=trace.incomplete,
+            subject=stored.subject,
+            created_at=stored.at,
+            steps=[msgspec.to_builtins(event) for event in trace.events],
+            final_output=output,
+            event_ids=stored.event_ids,
+        )
 
 
 def to_trace(given: TrajectoryIn) -> Trace:
@@ -65,21 +148,21 @@ def to_trace(given: TrajectoryIn) -> Trace:
     return read_trace(msgspec.json.encode(plain), "body")
 
 
-@get("/trajectories", responses=errors(), sync_to_thread=True, tags=["trajectories"])
+@reads("/trajectories", "trajectories")
 def list_trajectories(
     request: AnyRequest,
     limit: Limit = 50,
     offset: Offset = 0,
-    task: Query = None,
+    task: Words = None,
     outcome: Annotated[
         Outcome | None, QueryParameter(description="Only with this outcome.")
     ] = None,
-    subject: Annotated[str | None, QueryParameter(max_length=512)] = None,
-    agent: Annotated[str | None, QueryParameter(max_length=512)] = None,
+    subject: Exact = None,
+    agent: Exact = None,
     since: Moment = None,
     until: Moment = None,
     cursor: Place = None,
-) -> Trajectories:
+) -> Page[TrajectoryOut]:
     """List trajectories, oldest first. `task` matches a part of the task, ignoring case."""
     service = service_of(request)
     caller = service.caller(request)
@@ -102,18 +185,12 @@ def list_trajectories(
         **chosen,
     )
     total = count_traces(service.store, **chosen)
-    return Trajectories(
-        [TrajectoryOut.in_short(one) for one in found.traces[offset:]],
-        Pagination(limit, offset, total, None if found.older is None else str(found.older)),
-    )
+    further = None if found.older is None else str(found.older)
+    shown = [TrajectoryOut.in_short(one) for one in found.traces[offset:]]
+    return Page(shown, Pagination(limit, offset, total, further))
 
 
-@get(
-    "/trajectories/{trajectory_id:str}",
-    responses=errors(404),
-    sync_to_thread=True,
-    tags=["trajectories"],
-)
+@reads("/trajectories/{trajectory_id:str}", "trajectories", 404)
 def get_trajectory(request: AnyRequest, trajectory_id: FromPath[str]) -> TrajectoryOut:
     """Return one trajectory with its steps."""
     service = service_of(request)
@@ -122,7 +199,7 @@ def get_trajectory(request: AnyRequest, trajectory_id: FromPath[str]) -> Traject
     return TrajectoryOut.of(stored)
 
 
-@post("/trajectories", responses=errors(409, 410), tags=["trajectories"])
+@acts_once("/trajectories", "trajectories")
 async def post_trajectory(
     request: AnyRequest, data: JSONBody[TrajectoryIn], key: Key = None
 ) -> Response[TrajectoryOut]:
@@ -145,11 +222,7 @@ async def post_trajectory(
     return await service.carry_out(request, key, data, work)
 
 
-@post(
-    "/trajectories/{trajectory_id:str}/label",
-    responses=errors(404, 409, 410),
-    tags=["trajectories"],
-)
+@acts_once("/trajectories/{trajectory_id:str}/label", "trajectories", 404)
 async def post_label(
     request: AnyRequest, trajectory_id: FromPath[str], data: JSONBody[LabelIn], key: Key = None
 ) -> Response[TrajectoryOut]:

@@ -13,10 +13,10 @@ from em.serve.pages.forms import form_of
 from em.serve.pages.table import ROWS, SUBJECT, Column, Filter, ListShape, ListView
 from em.serve.pages.view import address, go_to, page, parameter
 from em.serve.service import AnyRequest, service_of
-from em.work.job import OPEN, Kind, State
+from em.work.job import OPEN, JobView, Kind, State
 
 if TYPE_CHECKING:
-    from em.work.queue import JobView, Queue
+    from em.work.queue import Queue
 
 MOST_RUNS = 50
 """Runs, or failures, of a job that its page lists."""

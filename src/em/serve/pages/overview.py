@@ -19,7 +19,7 @@ from em.serve.auth import PAGES
 from em.serve.pages.drawing import Chart, chart
 from em.serve.pages.groups import Groups
 from em.serve.pages.live import newest_seq
-from em.serve.pages.subjects import show_subjects
+from em.serve.pages.state import show_subjects
 from em.serve.pages.view import address, page
 from em.serve.service import AnyRequest, service_of
 from em.store.protocol import Store

@@ -18,7 +18,7 @@ from em.recall.search import LessonRecall, Recall
 from em.runner.card import list_routines
 from em.runner.history import RunKind, find_runs
 from em.serve.auth import PAGES, Caller
-from em.serve.pages.subjects import find_subjects
+from em.serve.pages.state import find_subjects
 from em.serve.pages.view import address, page, parameter, short
 from em.serve.service import AnyRequest, Service, service_of
 from em.store.protocol import Passage, Within

@@ -1,9 +1,11 @@
-"""Pages of state: a subject's facts, histories, contradictions, records, rules and code; ask."""
+"""Pages of state: the list of subjects; a subject's facts, contradictions, records, rules; ask."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from itertools import islice
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -11,39 +13,105 @@ from litestar import Response, get, post
 from litestar.params import FromPath
 
 from em.errors import EmError, InputError, NotFound
-from em.log.event import RUN_PREFIX, EventQuery, subject_stream
+from em.log.event import MAX_NAME, RUN_PREFIX, SUBJECT_PREFIX, EventQuery, subject_stream
 from em.runner.answers import json_or_text
-from em.serve.auth import PAGES
+from em.serve.auth import PAGES, Caller
 from em.serve.pages.forms import form_of
-from em.serve.pages.records import Listing, as_json, words
-from em.serve.pages.subjects import show_subjects
-from em.serve.pages.view import (
-    LONGEST_QUERY,
-    address,
-    go_to,
-    page,
-    parameter,
-    whole_number,
-)
+from em.serve.pages.table import Column, Filter, ListShape, ListView
+from em.serve.pages.view import LONGEST_QUERY, address, go_to, page, parameter, whole_number
 from em.serve.service import AnyRequest, Service, service_of
+from em.state.conditions import kind_of_field
 from em.state.fold import UNACCEPTED
 from em.state.rules import written_condition
-from em.state.schema import PROFILE, FieldSchema, TypeSchema, Verdict
+from em.state.schema import PROFILE, Verdict
 from em.state.state import Conflict, Origin, State
-from em.state.subjects import Subjects
+from em.state.subjects import NEWS, Subjects
 from em.state.types import resolve
-from em.store.protocol import Passage
+from em.store.protocol import Store
 from em.values.canonical import Json
-from em.values.times import moment
+from em.values.times import from_micros, moment
 
-FACTS = 50
-"""Facts on one page."""
+FACTS, ROWS = 200, 50
+"""Facts that are shown, and records on one page."""
 PAST = 20
 """The newest values of a field that its history shows."""
-OPEN, SETTLED = 20, 30
-"""Contradictions that are listed: those that wait for a person, and the others."""
+OPEN = 20
+"""Contradictions that are listed."""
 ITEMS = 50
 """The most items of an answer."""
+
+# --- the list of subjects -------------------------------------------------------------------------
+
+LATELY = 1_000
+"""The newest observations and decisions whose subjects come first."""
+SUBJECTS = ListShape(
+    "/state",
+    "subjects",
+    (Column("Subject"), Column("Events", is_number=True), Column("Last recorded")),
+    (Filter("q", "Name", "words", is_first=True),),
+)
+
+
+def show_subjects(request: AnyRequest, service: Service, caller: Caller) -> Response[str]:
+    """Show the subjects that the caller may see: searched, page by page."""
+    view, store = ListView(SUBJECTS, request), service.store
+    found = []
+    for name in view.page_of(find_subjects(store, caller, view.get("q"))):
+        stream = subject_stream(name)
+        last = next(iter(store.rows(EventQuery(stream=stream, limit=1, newest=True))), None)
+        at = None if last is None else from_micros(last.recorded_at)
+        found.append({"name": name, "events": store.head(stream)[0], "at": at})
+    return page(request, "subjects.html", view=view, subjects=found)
+
+
+def find_subjects(store: Store, caller: Caller, words: str) -> Iterator[str]:
+    """Yield the subjects whose name contains the words, those with news first.
+
+    The others come by name, found by how their names begin.
+    """
+    each = _known(store, words) if caller.subjects is None else iter(sorted(caller.subjects))
+    wanted, seen = words.casefold(), set[str]()
+    for name in each:
+        if name not in seen and wanted in name.casefold():
+            seen.add(name)
+            yield name
+
+
+def _known(store: Store, words: str) -> Iterator[str]:
+    news = store.rows(EventQuery(kinds=NEWS, limit=LATELY, newest=True))
+    yield from (row.subject for row in reversed(list(news)) if row.subject)
+    for prefix in dict.fromkeys((words, words.lower(), words.capitalize(), words.title())):
+        if len(prefix) <= MAX_NAME and "\0" not in prefix:
+            found = store.streams(SUBJECT_PREFIX + prefix)
+            yield from (name.removeprefix(SUBJECT_PREFIX) for name in found)
+
+
+# --- one subject ----------------------------------------------------------------------------------
+
+CARRIED = ("as_of", "facts", "records", "value", "page")
+"""Parameters of the address that links of the page carry on, beside the subject."""
+
+
+class Here:
+    """The parts of this page's address. A link or a form changes some of them."""
+
+    def __init__(self, subject: str, chosen: Mapping[str, str]) -> None:
+        given = {name: chosen.get(name, "") for name in CARRIED}
+        self.chosen = {"subject": subject, **{n: v for n, v in given.items() if v}}
+        self.query = urlencode(self.chosen)
+        """The parameters that lead back here."""
+
+    def __call__(self, **changes: Any) -> str:
+        """Return the address with some parameters changed; empty ones are left out."""
+        return address("/state", **{**self.chosen, **changes})
+
+    def get(self, name: str) -> str:
+        """Return a parameter, or an empty string."""
+        return self.chosen.get(name, "")
+
+    def without(self, *names: str) -> list[tuple[str, str]]:
+        """Return the parameters that a form carries on, beside its own."""
+        return [(name, value) for name, value in self.chosen.items() if name not in names]
 
 
 @get(f"{PAGES}/state", include_in_schema=False, sync_to_thread=True)
@@ -55,49 +123,6 @@ def get_state(request: AnyRequest) -> Response[str]:
     if not subject:
         return show_subjects(request, service, caller)
     caller.must_see(subject)
-    return _show(request, service, subject)
-
-
-CARRIED = ("as_of", "facts", "facts_page", "records", "record", "value", "page")
-"""Parameters of the address that links of the page carry on, beside the subject."""
-
-
-class Here:
-    """The parts of this page's address. A link or a form changes some of them."""
-
-    def __init__(self, subject: str, chosen: Mapping[str, str]) -> None:
-        self.chosen = {"subject": subject, **{n: v for n, v in chosen.items() if v}}
-
-    @classmethod
-    def of(cls, request: AnyRequest, subject: str) -> "Here":
-        """Read the parameters of a request."""
-        return cls(subject, {name: parameter(request, name) for name in CARRIED})
-
-    @classmethod
-    def back(cls, form: Mapping[str, Any], subject: str) -> "Here":
-        """Return where a form was sent from; only names of ours count."""
-        given = dict(parse_qsl(str(form.get("back", ""))[:LONGEST_QUERY]))
-        return cls(subject, {name: given.get(name, "") for name in CARRIED})
-
-    def __call__(self, path: str = "/state", **changes: Any) -> str:
-        """Return the address with some parameters changed; empty ones are left out."""
-        return address(path, **{**self.chosen, **changes})
-
-    def get(self, name: str) -> str:
-        """Return a parameter, or an empty string."""
-        return self.chosen.get(name, "")
-
-    def without(self, *names: str) -> list[tuple[str, str]]:
-        """Return the parameters that a form carries on, beside its own."""
-        return [(name, value) for name, value in self.chosen.items() if name not in names]
-
-    @property
-    def query(self) -> str:
-        """The parameters that lead back here."""
-        return urlencode(self.chosen)
-
-
-def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
     if not service.memory.subjects.has_state(subject):
         if not service.store.head(subject_stream(subject))[0]:
             raise NotFound(
@@ -105,13 +130,12 @@ def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
                 fix=f"record one: em observe {subject} TEXT",
             )
         return page(request, "no_state.html", subject=subject)
-    here = Here.of(request, subject)
-    state = _state(request, service, subject)
-    sources = Sources(service)
-    question, action = parameter(request, "ask"), parameter(request, "check")
-    sought, chosen = parameter(request, "value"), parameter(request, "records")
-    listing = Listing(state, chosen, sought) if state.collections else None
-    contradictions = state.conflicts()
+    here = Here(subject, {name: parameter(request, name) for name in CARRIED})
+    as_of = here.get("as_of")
+    state = service.memory.state(subject, moment(as_of, "as_of") if as_of else None)
+    sources = Sources(service.store)
+    question = parameter(request, "ask")
+    open_ = [one for one in state.conflicts() if one.open]
     return page(
         request,
         "state.html",
@@ -120,20 +144,15 @@ def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
         state=state,
         as_of=state.as_of,
         question=question,
+        is_code=bool(parameter(request, "python")),
         answer=_answer(request, service, subject, state.as_of) if question else None,
-        profile=_profile(state, sources, parameter(request, "facts"), _page(request, "facts_page")),
-        table=None if listing is None else listing.table(_page(request, "page")),
+        facts=_facts(state, sources, here.get("facts")),
+        table=_table(state, here, whole_number(request, "page") or 1),
         counts=[(name, len(state.collection(name))) for name in state.collections],
-        record=_record(state, listing, sources, parameter(request, "record")),
-        conflicts=[_conflict(state, one, sources) for one in contradictions if one.open][:OPEN],
-        settled=[_conflict(state, one, sources) for one in contradictions if not one.open][
-            :SETTLED
-        ],
-        contradictions=contradictions,
+        conflicts=[_conflict(one, sources) for one in open_[:OPEN]],
+        more_conflicts=len(open_[OPEN:]),
         alerts=state.alerts(),
         conditions={one.id: written_condition(one, state.schema) for one in state.rules},
-        action=action,
-        fired=state.check(action) if action else None,
         unaccepted=UNACCEPTED,
         versions=service.memory.subjects.versions(subject)[-20:],
         changes=service.memory.subjects.diff(subject),
@@ -141,46 +160,32 @@ def _show(request: AnyRequest, service: Service, subject: str) -> Response[str]:
     )
 
 
-def _state(request: AnyRequest, service: Service, subject: str) -> State:
-    text = parameter(request, "as_of")
-    return service.memory.state(subject, moment(text, "as_of") if text else None)
-
-
-def _page(request: AnyRequest, name: str) -> int:
-    return whole_number(request, name) or 1
-
-
-class Past(msgspec.Struct, frozen=True, kw_only=True):
+class Past(NamedTuple):
     """A value that a field has or had: since when, who said so, and the event."""
 
     text: str
     at: datetime
     who: str
     words: str
-    status: str
     event: str
     is_gone: bool
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True):
+class Fact(msgspec.Struct, kw_only=True):
     """A field with its value, who said it, and the values before it.
 
-    field and key name it to a form, or `record` names the record without a key that has it.
-    given: the value as JSON. is_text: the value is a text, whatever a person writes.
+    field: its name for a form. is_text: the value is a text, whatever a person writes.
     """
 
     name: str
     text: str
-    given: str
     is_text: bool
     field: str
-    key: str = ""
-    record: str = ""
-    why: Origin | None = None
-    who: str = ""
-    run: str = ""
-    past: Sequence[Past] = ()
-    earlier: int = 0
+    why: Origin | None
+    who: str
+    run: str
+    past: Sequence[Past]
+    earlier: int
 
     @property
     def changed(self) -> bool:
@@ -188,26 +193,16 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
         return len({(one.text, one.is_gone) for one in self.past}) > 1
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of the profile. found: how many facts the words leave of `total`."""
-
-    shown: Sequence[Fact]
-    words: str
-    found: int
-    total: int
-    page: int
-    pages: int
-
-
 class Sources:
     """Who said something, as the events tell it."""
 
-    def __init__(self, service: Service) -> None:
-        self._store = service.store
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._bodies: dict[str, Json] = {}
 
-    def read(self, ids: Sequence[str]) -> None:
-        """Read events that are asked about next, all at once."""
+    def read(self, entries: Sequence[Any]) -> None:
+        """Read the events of entries that are asked about next, all at once."""
+        ids = [id_ for one in entries for id_ in one.event_ids[:1]]
         missing = [one for one in dict.fromkeys(ids) if one not in self._bodies]
         if missing:
             found = self._store.read(EventQuery(ids=missing))
@@ -229,61 +224,32 @@ class Sources:
 
     def past(self, entry: Any) -> Past:
         """Return an entry of a history as the page shows it."""
-        return Past(
-            text=words(entry.value),
-            at=entry.at,
-            who=self.who(entry),
-            words=entry.words,
-            status=entry.status,
-            event=entry.event_ids[0],
-            is_gone=entry.value is None,
-        )
+        is_gone = entry.value is None
+        text, event = words(entry.value), entry.event_ids[0]
+        return Past(text, entry.at, self.who(entry), entry.words, event, is_gone)
 
 
-def _profile(state: State, sources: Sources, wanted: str, page_: int) -> Facts | None:
+def _facts(state: State, sources: Sources, sought: str) -> Json | None:
+    """Return the fields of the profile that have some words, and how many there are."""
     if PROFILE not in state.schema.types:
         return None
-    type_ = state.schema.types[PROFILE]
     plain, history = state.as_record(state.profile), state.profile.history
-    known = [one for one in type_.fields.values() if one.given in plain or one.name in history]
-    sought = wanted.casefold().split()
+    fields = state.schema.types[PROFILE].fields.values()
+    known = [one for one in fields if one.given in plain or one.name in history]
     found = [one for one in known if _has(sought, one.given, words(plain.get(one.given)))]
-    pages = max(1, -(-len(found) // FACTS))
-    page_ = min(max(1, page_), pages)
-    shown = found[(page_ - 1) * FACTS : page_ * FACTS]
-    return Facts(
-        shown=_facts(state, type_, state.profile, shown, sources),
-        words=wanted,
-        found=len(found),
-        total=len(known),
-        page=page_,
-        pages=pages,
-    )
-
-
-def _has(sought: Sequence[str], *texts: str) -> bool:
-    text = " ".join(texts).casefold()
-    return all(word in text for word in sought)
-
-
-def _facts(
-    state: State, type_: TypeSchema, record: Any, fields: Sequence[FieldSchema], sources: Sources
-) -> list[Fact]:
-    """Return fields of a record with a key, or of the profile."""
-    plain = state.as_record(record)
-    key = [plain.get(name) for name in type_.key or ()]
-    origins = state.field_origins(type_, key)
-    entries = {one.name: record.history.get(one.name, ()) for one in fields}
-    sources.read([id_ for some in entries.values() for one in some for id_ in one.event_ids[:1]])
-    found = []
-    for field in fields:
+    origins = state.field_origins(state.schema.types[PROFILE], [])
+    entries = {one.name: history.get(one.name, ()) for one in found[:FACTS]}
+    sources.read([one for some in entries.values() for one in some])
+    shown = []
+    for field in found[:FACTS]:
         why, some = origins.get(field.name), entries[field.name]
-        fact = _fact(field, plain.get(field.given))
-        found.append(
-            msgspec.structs.replace(
-                fact,
-                field=f"{type_.name.lower()}.{field.given}",
-                key=as_json(key) if key else "",
+        annotation = resolve(field).annotation
+        shown.append(
+            Fact(
+                name=field.given,
+                text=words(plain.get(field.given)),
+                is_text=annotation == "str" or annotation.startswith("Literal["),
+                field=f"{PROFILE.lower()}.{field.given}",
                 why=why,
                 who="" if why is None else sources.who(why),
                 run="" if why is None else sources.run(why.event_ids[0]),
@@ -291,138 +257,117 @@ def _facts(
                 earlier=max(0, len(some) - PAST),
             )
         )
-    return found
+    return {"shown": shown, "words": sought, "found": len(found), "total": len(known)}
 
 
-def _fact(field: FieldSchema, value: Any) -> Fact:
-    annotation = resolve(field).annotation
-    return Fact(
-        name=field.given,
-        text=words(value),
-        given=as_json(value),
-        is_text=annotation == "str" or annotation.startswith("Literal["),
-        field=field.given,
-    )
+def _has(sought: str, *texts: str) -> bool:
+    text = " ".join(texts).casefold()
+    return all(word in text for word in sought.casefold().split())
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One record with all of its fields. A record without a key has one origin for all."""
-
-    ref: str
-    collection: str
-    title: str
-    facts: Sequence[Fact]
-    has_key: bool
-    why: Origin | None = None
-    who: str = ""
-    events: Sequence[str] = ()
-
-
-def _record(state: State, listing: Listing | None, sources: Sources, ref: str) -> Record | None:
-    if listing is None or not ref:
-        return None
-    found, type_ = listing.find(ref), listing.type
-    plain = listing.given(found)
-    fields = list(type_.fields.values())
-    title = ", ".join(words(plain.get(name)) for name in type_.key or ()) or type_.name
-    if type_.key is not None:
-        facts = _facts(state, type_, found, fields, sources)
-        return Record(ref=ref, collection=listing.name, title=title, facts=facts, has_key=True)
-    why = state.why(found)
-    sources.read(found.event_ids)
-    facts = [_fact(one, plain.get(one.given)) for one in fields]
-    return Record(
-        ref=ref,
-        collection=listing.name,
-        title=title,
-        facts=[msgspec.structs.replace(one, record=ref) for one in facts],
-        has_key=False,
-        why=why,
-        who="" if why is None else sources.who(why),
-        events=found.event_ids,
-    )
-
-
-class Candidate(msgspec.Struct, frozen=True):
-    """A value that a field may have, with what speaks for it. given: the value as JSON."""
-
-    text: str
-    given: str
-    is_chosen: bool
-    evidence: Sequence[Past]
-
-
-class Contradiction(msgspec.Struct, frozen=True, kw_only=True):
-    """A field with several values: each can be chosen."""
-
-    field: str
-    name: str
-    of: str
-    key: str
-    text: str
-    policy: str
-    candidates: Sequence[Candidate]
-
-
-def _conflict(state: State, one: Conflict, sources: Sources) -> Contradiction:
-    sources.read([id_ for entry in one.entries for id_ in entry.event_ids[:1]])
-    grouped: list[list[Any]] = []
+def _conflict(one: Conflict, sources: Sources) -> Json:
+    """Return a field with several values, each with what speaks for it and how a form names it."""
+    sources.read(one.entries)
+    grouped: dict[str, list[Any]] = {}
     for entry in reversed(one.entries):
-        same = next((some for some in grouped if some[0].value == entry.value), None)
-        if same is None:
-            grouped.append([entry])
-        else:
-            same.append(entry)
-    return Contradiction(
-        field=one.field,
-        name=one.field.partition(".")[2],
-        of=", ".join(map(words, one.key)),
-        key=as_json(one.key) if one.key else "",
-        text=words(one.value),
-        policy=one.policy,
-        candidates=[
-            Candidate(
-                words(some[0].value),
-                as_json(some[0].value),
-                not one.open and some[0].value == one.value,
-                [sources.past(entry) for entry in some[:PAST]],
-            )
-            for some in grouped
+        grouped.setdefault(as_json(entry.value), []).append(entry)
+    return {
+        "field": one.field,
+        "name": one.field.partition(".")[2],
+        "of": ", ".join(map(words, one.key)),
+        "key": as_json(one.key) if one.key else "",
+        "candidates": [
+            (words(some[0].value), given, [sources.past(entry) for entry in some[:PAST]])
+            for given, some in grouped.items()
         ],
-    )
+    }
 
 
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer to show: a text, pairs or rows with the code, or passages, or the problem."""
+def _table(state: State, here: Here, page_: int) -> Json | None:
+    """Return one page of a collection: the records that have some words, as they were recorded."""
+    if not state.collections:
+        return None
+    name = here.get("records") or next(iter(state.collections))
+    if name not in state.collections:
+        known = ", ".join(state.collections)
+        raise NotFound(
+            f"there is no collection {name[:80]!r}", place="records", fix=f"use one of: {known}"
+        )
+    type_, every, sought = state.collections[name], state.collection(name), here.get("value")
+    found = [
+        one
+        for one in every
+        if not sought or _has(sought, *map(words, state.as_record(one).values()))
+    ]
+    pages = max(1, -(-len(found) // ROWS))
+    page_ = min(max(1, page_), pages)
+    rows = []
+    for record in found[(page_ - 1) * ROWS : page_ * ROWS]:
+        plain, history = state.as_record(record), getattr(record, "history", {})
+        cells = []
+        for field in type_.fields.values():
+            value = plain.get(field.given)
+            past = [one.value for one in reversed(history.get(field.name, ()))]
+            before = dict.fromkeys(words(one) for one in past if one != value)
+            cells.append((words(value), list(before)))
+        inferred = type_.key is None and state.inferred(record)
+        rows.append((cells, record.event_ids, inferred))
+    fields = type_.fields.values()
+    return {
+        "name": name,
+        "key": ", ".join(type_.key or ()),
+        "columns": [one.given for one in fields],
+        "numbers": [one.given for one in fields if kind_of_field(one) == "number"],
+        "rows": rows,
+        "found": len(found),
+        "total": len(every),
+        "page": page_,
+        "pages": pages,
+    }
 
-    problem: EmError | None = None
-    answer: Any = None
-    passages: Sequence[Passage] = ()
-    text: str = ""
-    pairs: Sequence[tuple[str, str]] = ()
-    items: Sequence[str] = ()
-    more: int = 0
+
+def words(value: Any) -> str:  # noqa: PLR0911 - one line for each kind of value
+    """Return a value as a person would write it: a text as it is, other values without quotes."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, list) and not any(isinstance(one, dict | list) for one in value):
+        return ", ".join(map(words, value))
+    if isinstance(value, Mapping) and value.keys() == {"amount", "currency"}:
+        return f"{value['amount']} {value['currency']}"
+    if hasattr(value, "currency") and hasattr(value, "amount"):
+        return f"{value.amount} {value.currency}"
+    return str(value) if isinstance(value, int | float | Decimal) else as_json(value)
 
 
-def _answer(
-    request: AnyRequest, service: Service, subject: str, as_of: datetime | None
-) -> Answered:
+def as_json(value: Any) -> str:
+    """Return a value as JSON."""
+    return msgspec.json.encode(value, enc_hook=str).decode()
+
+
+def _answer(request: AnyRequest, service: Service, subject: str, as_of: datetime | None) -> Json:
+    """Answer a question: a text, pairs or items with the code, or passages, or the problem."""
     asked, is_code = parameter(request, "ask"), bool(parameter(request, "python"))
     question, code = (None, asked) if is_code else (asked, None)
+    shown: Json = {"problem": None, "passages": (), "text": "", "pairs": (), "lines": (), "more": 0}
     try:
         found = service.memory.ask(subject, question, code=code, as_of=as_of)
     except EmError as error:
-        return Answered(problem=error)
-    value = found.value
+        return {**shown, "problem": error}
+    value, shown["answer"] = found.value, found
     if found.route == "recall":
-        return Answered(answer=found, passages=value)
-    if isinstance(value, Mapping):
-        pairs = [(words(name), words(one)) for name, one in value.items()]
-        return Answered(answer=found, pairs=pairs[:ITEMS], more=max(0, len(pairs) - ITEMS))
-    if isinstance(value, list):
-        items = [_line(one) for one in value[:ITEMS]]
-        return Answered(answer=found, items=items, more=max(0, len(value) - ITEMS))
-    return Answered(answer=found, text=words(value))
+        shown["passages"] = value
+    elif isinstance(value, Mapping):
+        pairs = islice(value.items(), ITEMS)
+        shown |= {"pairs": [(words(a), words(b)) for a, b in pairs], "more": len(value) - ITEMS}
+    elif isinstance(value, list):
+        shown |= {"lines": [_line(one) for one in value[:ITEMS]], "more": len(value) - ITEMS}
+    else:
+        shown["text"] = words(value)
+    return shown
 
 
 def _line(value: Any) -> str:
@@ -432,6 +377,11 @@ def _line(value: Any) -> str:
     return ", ".join(f"{name}: {words(one)}" for name, one in value.items())
 
 
+# --- what a person decides ------------------------------------------------------------------------
+
+Form = Mapping[str, Any]
+
+
 @post(f"{PAGES}/state/{{act:str}}", include_in_schema=False)
 async def post_act(request: AnyRequest, act: FromPath[str]) -> Response[str]:
     """Do what a person decides about a subject, compile its state, and show it."""
@@ -439,20 +389,16 @@ async def post_act(request: AnyRequest, act: FromPath[str]) -> Response[str]:
     service, subject = service_of(request), str(form.get("subject", ""))
     caller = service.caller(request, "write")
     caller.must_see(subject)
-    acts = {"checkpoint": lambda *_: None, "rule": _judge, "accept": _accept}
-    acts |= {"resolve": _resolve, "correct": _correct, "retract": _retract}
-    if act not in acts:
+    if act not in _ACTS:
         raise NotFound(f"there is no act {act[:40]!r}")
 
     def work() -> Response[str]:
-        acts[act](service.memory.subjects, subject, form, caller.name)
+        _ACTS[act](service.memory.subjects, subject, form, caller.name)
         service.memory.checkpoint(subject)
-        return go_to(Here.back(form, subject)())
+        back = dict(parse_qsl(str(form.get("back", ""))[:LONGEST_QUERY]))
+        return go_to(Here(subject, back)())
 
     return await asyncio.to_thread(work)
-
-
-Form = Mapping[str, Any]
 
 
 def _judge(subjects: Subjects, subject: str, form: Form, by: str) -> None:
@@ -468,10 +414,7 @@ def _accept(subjects: Subjects, subject: str, form: Form, by: str) -> None:
 
 def _resolve(subjects: Subjects, subject: str, form: Form, by: str) -> None:
     """Decide a field by one of the values that were observed, which the form has as JSON."""
-    try:
-        value = msgspec.json.decode(str(form.get("value", "")))
-    except msgspec.MsgspecError:
-        value = None
+    value = _json_in(form, "value", "null")
     if value is None:
         raise InputError("expected a value as JSON", place="value")
     event, field = str(form.get("event", "")) or None, str(form.get("field", ""))
@@ -479,34 +422,39 @@ def _resolve(subjects: Subjects, subject: str, form: Form, by: str) -> None:
 
 
 def _correct(subjects: Subjects, subject: str, form: Form, by: str) -> None:
-    """Correct a fact, or a field of a record without a key."""
+    """Correct a fact."""
     field, text = str(form.get("field", "")), str(form.get("value", ""))
     value = text if form.get("as") == "text" else json_or_text(text)
-    if form.get("record"):
-        subjects.correct(subject, _record_in(subjects, subject, form), {field: value}, by=by)
-    else:
-        subjects.resolve(subject, field, value=value, key=_key_in(form), by=by)
+    subjects.resolve(subject, field, value=value, key=_key_in(form), by=by)
 
 
 def _retract(subjects: Subjects, subject: str, form: Form, by: str) -> None:
-    """Take back a fact, or a record without a key."""
-    if form.get("record"):
-        subjects.retract(subject, _record_in(subjects, subject, form), by=by)
-    else:
-        subjects.retract(subject, str(form.get("field", "")), _key_in(form), by=by)
+    """Take back a fact."""
+    subjects.retract(subject, str(form.get("field", "")), _key_in(form), by=by)
 
 
-def _record_in(subjects: Subjects, subject: str, form: Form) -> Any:
-    listing = Listing(subjects.state(subject), str(form.get("collection", "")))
-    return listing.find(str(form.get("record", "")))
+_ACTS: Mapping[str, Callable[[Subjects, str, Form, str], None]] = {
+    "checkpoint": lambda _subjects, _subject, _form, _by: None,
+    "rule": _judge,
+    "accept": _accept,
+    "resolve": _resolve,
+    "correct": _correct,
+    "retract": _retract,
+}
+
+
+def _json_in(form: Form, name: str, default: str) -> Any:
+    """Return what a form has as JSON."""
+    try:
+        return msgspec.json.decode(str(form.get(name, "") or default))
+    except msgspec.MsgspecError:
+        raise InputError("expected a value as JSON", place=name) from None
 
 
 def _key_in(form: Form) -> list[Any]:
-    """Return the key of a record, which the form has as JSON."""
-    try:
-        return msgspec.json.decode(str(form.get("key", "") or "[]"), type=list[Any])
-    except msgspec.MsgspecError:
-        raise InputError("expected the key of a record as a JSON list", place="key") from None
+    """Return the key of the record whose field it is; empty for the profile."""
+    key = _json_in(form, "key", "[]")
+    return key if isinstance(key, list) else [key]
 
 
 HANDLERS = [get_state, post_act]
