@@ -15,7 +15,7 @@ from em import Memory
 from em.llm import ScriptedClient
 from em.serve.auth import COOKIE
 from em.serve.pages.forms import input_fields, prompt_fields, read_fields
-from em.serve.pages.timeline import UNUSED
+from em.serve.pages.traces import UNUSED
 from em.traces.trace import Mission, ToolCall, Trace
 
 TOKEN, ANA = "a-token-that-is-long-enough", "ana-token-0123456789abc"

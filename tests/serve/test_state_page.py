@@ -107,7 +107,7 @@ def test_the_past_is_shown_by_a_date_and_offers_no_actions(memory: Memory, serve
     assert "As of 2024-03-04 05:06:07. This is the past" in section(past, "main")
     assert 'method="post"' not in past
     assert "Porto" not in past.partition("Generated code")[0]
-    assert "as_of=2024-03-04T05%3A06%3A07" in past, "links stay in that time"
+    assert 'name="as_of" value="2024-03-04T05:06:07"' in past, "questions stay in that time"
     answered = show(service, as_of="2024-03-04", ask="profile.city", python="1")
     assert '<p class="message">Faro</p>' in answered
     assert "Nothing" not in show(service, as_of="2020-01-01")
@@ -176,13 +176,7 @@ def test_a_record_shows_what_its_fields_were_before(memory: Memory, serve: Serve
         memory.observe("ana", {"email": f"{name}@x.org", "city": city}, type="Contact", at=at,
                        source="crm")  # fmt: skip
     memory.checkpoint("ana")
-    service = serve()
-    assert 'title="before: Rome">+1 earlier</span>' in show(service)
-    send(service, "correct", field="contact.city", key='["a@x.org"]', value="Faro")
-    assert [(one.email, one.city) for one in memory.state("ana").contacts] == [
-        ("a@x.org", "Faro"),
-        ("b@x.org", "Bern"),
-    ]
+    assert 'title="before: Rome">+1 earlier</span>' in show(serve())
 
 
 def test_a_text_stays_a_text_whatever_is_written(memory: Memory, serve: Serve) -> None:

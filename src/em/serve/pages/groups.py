@@ -21,7 +21,6 @@ from em.runner.card import KIND
 from em.serve.auth import PAGES
 from em.serve.guard import log_line
 from em.serve.pages.drafts import Drafts, review_of
-from em.serve.pages.live import newest_seq
 from em.serve.pages.view import address, page, parameter
 from em.serve.service import AnyRequest, service_of
 from em.store.protocol import Store
@@ -185,7 +184,7 @@ class Groups:
         return kinds if len(few) > 1 else kinds & {"erased"}
 
     def _search(self) -> None:
-        began, problem, groups, seq = time.monotonic(), "", None, newest_seq(self._store)
+        began, problem, groups, seq = time.monotonic(), "", None, self._memory.log.head_seq()
         try:
             groups = [*map(self._group, self._suggest())]
         except (EmError, OSError, msgspec.MsgspecError) as error:

@@ -16,9 +16,7 @@ from em.runner.card import KIND as ROUTINE
 from em.runner.history import read_run, run_query, savings
 from em.runner.run import HANDED_OVER
 from em.serve.auth import PAGES
-from em.serve.pages.drawing import Chart, chart
 from em.serve.pages.groups import Groups
-from em.serve.pages.live import newest_seq
 from em.serve.pages.state import show_subjects
 from em.serve.pages.view import address, page
 from em.serve.service import AnyRequest, service_of
@@ -37,6 +35,54 @@ SHOWN = 5
 MOST_READ = 200
 """Runs that wait, or failed, that are looked at: the newest."""
 OUTCOMES = ("ok", "handed over", "asked", "failed")
+
+WIDTH, HEIGHT, GAP = 600.0, 120.0, 2.0
+
+
+class Bar(NamedTuple):
+    """One part of a stacked bar; `series` counts from the bottom."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    series: int
+
+
+class Chart(NamedTuple):
+    """A bar chart of counts. columns: label, values as text, bars. summary: for screen readers."""
+
+    title: str
+    names: Sequence[str]
+    columns: Sequence[tuple[str, str, Sequence[Bar]]]
+    summary: str
+
+
+def chart(title: str, names: Sequence[str], rows: Sequence[tuple[str, Sequence[int]]]) -> Chart:
+    """Lay out counts over time, with those of one moment stacked."""
+    top = max((sum(counts) for _, counts in rows), default=0) or 1
+    step = WIDTH / max(1, len(rows))
+    columns = [
+        (label, _words(names, counts), _bars(counts, number * step, step, top))
+        for number, (label, counts) in enumerate(rows)
+    ]
+    totals = [sum(counts[n] for _, counts in rows) for n in range(len(names))]
+    return Chart(title, names, columns, f"{title}: {_words(names, totals)} in total")
+
+
+def _bars(counts: Sequence[int], x: float, step: float, top: int) -> list[Bar]:
+    bars: list[Bar] = []
+    base, width = HEIGHT, max(0.5, step - GAP)
+    for series, count in enumerate(counts):
+        if count > 0:
+            height = max(1.0, HEIGHT * count / top)
+            base -= height
+            bars.append(Bar(round(x, 2), round(base, 2), round(width, 2), round(height, 2), series))
+    return bars
+
+
+def _words(names: Sequence[str], counts: Sequence[int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in zip(names, counts, strict=True))
 
 
 class RunCounts(NamedTuple):
@@ -105,7 +151,7 @@ def get_overview(request: AnyRequest) -> Response[str]:
         request,
         "overview.html",
         recurring=groups.look(),
-        is_empty=not newest_seq(service.store),
+        is_empty=not service.memory.log.head_seq(),
         runs=runs,
         saved=saved(service.store, runs),
         today=now().date(),

@@ -2,19 +2,21 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from difflib import unified_diff
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from litestar import Response, get, post
 from litestar.params import FromPath
 
 from em.compiler.growth import made_of
-from em.compiler.shadow import Comparison, ShadowReport, shadow_report, stream_of
+from em.compiler.shadow import shadow_report, stream_of
 from em.errors import EmError, InputError, NotFound, UsageError
 from em.log.event import EventQuery, routine_stream, trace_stream
+from em.runner.acceptance import standing_of
 from em.runner.card import ListedRoutine, list_routines
 from em.runner.history import run_query
 from em.runner.package import (
@@ -27,18 +29,11 @@ from em.runner.package import (
     routine_of,
     texts_of,
 )
+from em.runner.roster import version, versions
 from em.runner.routine import Routine
-from em.runner.standing import (
-    Standing,
-    changes,
-    file_changes,
-    proof_change,
-    standing_of,
-    version,
-    versions,
-)
 from em.runner.tools.coding import is_coding_tool
-from em.runner.trial import Proof, Trial, Trials, Verdict
+from em.runner.trial import Trial, Verdict
+from em.runner.version_change import changes, file_changes, proof_change
 from em.serve.auth import PAGES
 from em.serve.pages.drafts import review_of_kept
 from em.serve.pages.forms import PREFIX, Field, form_of, input_fields, read_fields
@@ -48,13 +43,14 @@ from em.serve.pages.table import SINCE, UNTIL, Column, Filter, ListShape, ListVi
 from em.serve.pages.view import address, go_to, page, parameter, whole_number
 from em.serve.service import AnyRequest, Service, service_of
 from em.store.protocol import Artefact, Store
+from em.values.canonical import Json
 
 SHOWN_RUNS, SHOWN_TRIALS, SHOWN_TRACES, SHOWN_ACTS = 8, 200, 20, 20
 SHOWN_COMPARISONS, COMPARED = 10, 2_000
 """Comparisons with agents that are shown, and that are counted, the newest."""
 MOST_LINES = 4_000
 """Lines of both texts that are compared: longer ones take too long."""
-_VERDICTS: Sequence[Verdict] = ("wrong", "handed over", "right")
+VERDICTS: Sequence[Verdict] = ("wrong", "handed over", "right")
 _ACTS = {
     "routine_struck": "changed {ref}: {what}",
     "routine_accepted": "accepted {ref}",
@@ -83,14 +79,6 @@ ROUTINES = ListShape(
 )
 
 
-class Shown(NamedTuple):
-    """A row of the list, with the routine itself; None if this version of em can't read it."""
-
-    listed: ListedRoutine
-    routine: KeptRoutine | None
-    standing: Standing | None
-
-
 @get(f"{PAGES}/routines", include_in_schema=False, sync_to_thread=True)
 def get_routines(request: AnyRequest) -> Response[str]:
     """Show the stored routines: searched, filtered, page by page."""
@@ -110,12 +98,13 @@ def get_routines(request: AnyRequest) -> Response[str]:
     return page(request, "routines.html", view=view, routines=routines)
 
 
-def _shown(store: Store, listed: ListedRoutine) -> Shown:
-    try:
+def _shown(store: Store, listed: ListedRoutine) -> Json:
+    """Return a row with the routine itself; None if this version of em can't read it."""
+    shown: Json = {"listed": listed, "routine": None, "standing": None}
+    with suppress(EmError):
         artefact = find_routine(store, listed.ref)
-        return Shown(listed, routine_of(artefact), standing_of(store, artefact))
-    except EmError:
-        return Shown(listed, None, None)
+        shown |= {"routine": routine_of(artefact), "standing": standing_of(store, artefact)}
+    return shown
 
 
 @get(f"{PAGES}/routine", include_in_schema=False, sync_to_thread=True)
@@ -170,63 +159,33 @@ def _show(
 # --- how it was proved ----------------------------------------------------------------------------
 
 
-class Tried(NamedTuple):
-    """A recording that a routine was tried on or learnt from, with its trials by policy."""
+def _proof(store: Store, artefact: Artefact, routine: KeptRoutine) -> Json:
+    """Return how a routine did on recordings that were left out, by policy and by recording.
 
-    trace: str
-    goal: str
-    trials: Mapping[str, Trial] = {}
-
-    @property
-    def worst(self) -> int:
-        """Its place in the list: what went wrong stands first."""
-        return min((_VERDICTS.index(one.verdict) for one in self.trials.values()), default=0)
-
-    @property
-    def reasons(self) -> list[str]:
-        """Why its trials were not right, each reason once."""
-        return [*dict.fromkeys(one.reason for one in self.trials.values() if one.reason)]
-
-
-class ProofView(NamedTuple):
-    """The proof of a routine: its trials by policy and by recording, and what it was learnt from.
-
-    trials: those on recordings that were left out. counts: how these went. policies: each with how
-    often it was right, handed over and wrong. tried: at most SHOWN_TRIALS of `tried_count`.
+    tried: each with its trials, the wrong ones first. learnt_from: the recordings it comes from.
     """
-
-    proof: Proof | None
-    trials: Trials
-    counts: Sequence[tuple[Verdict, int]]
-    policies: Mapping[str, Sequence[int]]
-    tried: Sequence[Tried]
-    tried_count: int
-    learnt_from: Sequence[Tried]
-    learnt_count: int
-
-
-def _proof(store: Store, artefact: Artefact, routine: KeptRoutine) -> ProofView:
     trials, proof = routine.trials, proof_of(texts_of(artefact))
-    by_recording: dict[str, dict[str, Trial]] = {}
     made = {} if proof is None else {how: one for how, one in proof.trials.items() if one}
+    tried: dict[str, dict[str, Trial]] = {}
     for how, some in made.items():
         for one in some:
-            by_recording.setdefault(one.trace, {})[how] = one
-    tried = sorted((Tried(one, "", by) for one, by in by_recording.items()), key=lambda t: t.worst)
-    tried = tried[:SHOWN_TRIALS]
-    known, _ = made_of(store, artefact)
-    goals = _goals(store, [*(one.trace for one in tried), *known[:SHOWN_TRACES]])
-    best = [*reversed(_VERDICTS)]
-    return ProofView(
-        proof,
-        trials,
-        [(verdict, trials.count(verdict)) for verdict in best],
-        {how: [sum(one.verdict == v for one in some) for v in best] for how, some in made.items()},
-        [one._replace(goal=goals.get(one.trace, "")) for one in tried],
-        len(by_recording),
-        [Tried(one, goals.get(one, "")) for one in known[:SHOWN_TRACES]],
-        len(known),
-    )
+            tried.setdefault(one.trace, {})[how] = one
+    worst_first = sorted(
+        tried.items(), key=lambda one: min(VERDICTS.index(t.verdict) for t in one[1].values())
+    )[:SHOWN_TRIALS]
+    learnt, _ = made_of(store, artefact)
+    goals = _goals(store, [*(trace for trace, _ in worst_first), *learnt[:SHOWN_TRACES]])
+    best = [*reversed(VERDICTS)]
+    return {
+        "proof": proof,
+        "trials": trials,
+        "counts": [(verdict, trials.count(verdict)) for verdict in best],
+        "policies": {how: [sum(t.verdict == v for t in made[how]) for v in best] for how in made},
+        "tried": [(trace, goals.get(trace, ""), by) for trace, by in worst_first],
+        "tried_count": len(tried),
+        "learnt_from": [(trace, goals.get(trace, "")) for trace in learnt[:SHOWN_TRACES]],
+        "learnt_count": len(learnt),
+    }
 
 
 def _goals(store: Store, traces: Sequence[str]) -> dict[str, str]:
@@ -235,37 +194,23 @@ def _goals(store: Store, traces: Sequence[str]) -> dict[str, str]:
     return {row.id: row.name or row.id for row in found.values()}
 
 
-class ShadowView(NamedTuple):
-    """How a version did beside the agent, and the newest comparisons that did not agree.
+def _shadow(store: Store, ref: str) -> Json | None:
+    """Return how a version did beside the agent, and the newest comparisons that did not agree.
 
     looked_at: how many were counted, if there may be more; else 0.
     """
-
-    report: ShadowReport
-    newest: Sequence[Comparison]
-    looked_at: int
-
-
-def _shadow(store: Store, ref: str) -> ShadowView | None:
     reports = shadow_report(store, ref, newest=COMPARED)
     if not reports:
         return None
     (report,) = reports
     differing = [one for one in report.comparisons if one.verdict != "agreed"]
     looked_at = COMPARED if store.head(stream_of(ref))[0] > COMPARED else 0
-    return ShadowView(report, differing[::-1][:SHOWN_COMPARISONS], looked_at)
+    newest = differing[::-1][:SHOWN_COMPARISONS]
+    return {"report": report, "newest": newest, "looked_at": looked_at}
 
 
-class Act(NamedTuple):
-    """What a person did with a routine."""
-
-    at: datetime
-    words: str
-    by: str
-
-
-def _history(store: Store, name: str) -> list[Act]:
-    """Return what people did with a routine, newest first."""
+def _history(store: Store, name: str) -> list[tuple[datetime, str, str]]:
+    """Return what people did with a routine, newest first: when, what, and who."""
     acts = []
     query = EventQuery(
         stream=routine_stream(name), kinds=list(_ACTS), limit=SHOWN_ACTS, newest=True
@@ -274,8 +219,8 @@ def _history(store: Store, name: str) -> list[Act]:
         body = event.body or {}
         what = body.get("words") or "its content was forgotten"
         words = _ACTS[event.kind].format(ref=body.get("routine", name), what=what)
-        acts.append(Act(event.at, words, str(body.get("by", ""))))
-    return sorted(acts, key=lambda one: one.at, reverse=True)
+        acts.append((event.at, words, str(body.get("by", ""))))
+    return acts[::-1]
 
 
 # --- the form -------------------------------------------------------------------------------------
@@ -301,17 +246,8 @@ def _needs_code(routine: Routine) -> list[str]:
 # --- changes --------------------------------------------------------------------------------------
 
 
-class DiffView(NamedTuple):
-    """The changes since a version: in words, and as the lines of a diff."""
-
-    since: int
-    changes: Sequence[str]
-    proof: str
-    lines: Sequence[str]
-
-
-def _diff(artefact: Artefact, versions: list[Artefact], against: int | None) -> DiffView | None:
-    """Return the changes since a version, or the previous one."""
+def _diff(artefact: Artefact, versions: list[Artefact], against: int | None) -> Json | None:
+    """Return the changes since a version, or the previous one: in words, and as lines."""
     others = [one for one in versions if one.version != artefact.version and one.body is not None]
     if against is not None:
         other = next((one for one in others if one.version == against), None)
@@ -325,7 +261,8 @@ def _diff(artefact: Artefact, versions: list[Artefact], against: int | None) -> 
     lines = [*unified_diff(was, now, lineterm="")][2:]
     is_tried_again = old.trials.summary != new.trials.summary
     proof = proof_change(old.trials, new.trials) if is_tried_again else ""
-    return DiffView(other.version, [*changes(old, new), *file_changes(before, files)], proof, lines)
+    said = [*changes(old, new), *file_changes(before, files)]
+    return {"since": other.version, "changes": said, "proof": proof, "lines": lines}
 
 
 # --- what a person does ---------------------------------------------------------------------------

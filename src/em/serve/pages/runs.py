@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from litestar import Response, get, post
@@ -34,9 +34,7 @@ from em.runner.journal import how_to_resume
 from em.runner.package import find_routine, routine_of
 from em.runner.run import INPUTS
 from em.serve.auth import PAGES, Caller
-from em.serve.pages.drawing import spans
 from em.serve.pages.forms import form_of, prompt_fields, read_fields
-from em.serve.pages.live import newest_seq
 from em.serve.pages.table import ROWS, SINCE, SUBJECT, UNTIL, Column, Filter, ListShape, ListView
 from em.serve.pages.view import address, go_to, page, parameter
 from em.serve.service import AnyRequest, Service, service_of
@@ -181,7 +179,7 @@ def get_run(request: AnyRequest) -> Response[str]:
 def _show(
     request: AnyRequest, service: Service, run_id: str, problem: EmError | None = None
 ) -> Response[str]:
-    newest = newest_seq(service.store)  # first: what comes meanwhile is announced
+    newest = service.memory.log.head_seq()  # first: what comes meanwhile is announced
     past = read_run(service.store, run_id, None)
     prompt = past.prompt
     # More may come, also the result of a call that a cancelled run waits for.
@@ -234,6 +232,27 @@ def _of_routine(store: Store, past: PastRun) -> Json:
         "recorded": value_in_words(recorded) if isinstance(recorded, dict) else recorded,
         "to_strike": to_strike(store, past.stored, reason) if reason and past.stored else None,
     }
+
+
+class Span(NamedTuple):
+    """The position of a step in a run, in thousandths of the run's duration."""
+
+    x: float
+    width: float
+
+
+def spans(starts_and_seconds: Sequence[tuple[float, float]]) -> list[Span]:
+    """Lay out steps as a waterfall, from their starts and durations in seconds."""
+    first = min((start for start, _ in starts_and_seconds), default=0.0)
+    last = max((start + took for start, took in starts_and_seconds), default=0.0)
+    whole = (last - first) or 1.0
+    found = []
+    for start, took in starts_and_seconds:
+        width = max(4.0, 1_000 * took / whole)
+        found.append(
+            Span(round(min(1_000 * (start - first) / whole, 1_000 - width), 1), round(width, 1))
+        )
+    return found
 
 
 def _timed(line: PastStep, ended: datetime | None) -> PastStep:
