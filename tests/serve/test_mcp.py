@@ -245,7 +245,7 @@ def test_bad_calls_are_told_with_what_to_do(connect: Connect, mode: str) -> None
         for name, given, words in (
             ("remember", {}, "the argument `subject` is missing"),
             ("remember", {"subject": "ana", "txt": "y"}, "there is no argument `txt`"),
-            ("ask", {"question": 3}, "question: expected a string, got 3"),
+            ("ask", {"question": 3}, 'question: 3 is not of type "string"'),
             ("ask", {"question": "x", "only": {"since": "someday"}}, "since"),
             ("ask", {"subject": "nobody", "code": "1"}, "call `remember` first"),
             ("resume", {"run_id": "none"}, "there is no run"),

@@ -70,7 +70,7 @@ def test_the_command(database: str) -> None:
         pairs = {**only, "metadata": "project=atlas"} if "metadata" in only else only
         options = [part for name, value in pairs.items() for part in (f"--{name}", value)]
         found = em("recall", "key", "-k", "20", *options, "--json", "--db", database).json
-        return [one["text"] for one in found["items"]]
+        return [one["text"] for one in found["passages"]]
 
     check(search)
 

@@ -100,6 +100,8 @@ def test_over_http(service: Served) -> None:
     found = service.get("/routines/cancel/checks")
     (check,) = [one for one in found["items"] if one["id"] == "order.channel"]
     assert check == {
+        "place": "order.channel",
+        "words": '`order.channel` is "web"',
         "id": "order.channel",
         "step_id": "order",
         "text": 'order.channel is "web"',

@@ -73,13 +73,13 @@ async def accept(
     if params.request_state is not None:
         reply: Any = (params.input_responses or {}).get(_FORM)
         if not isinstance(reply, ElicitResult) or reply.action != "accept":
-            return desk.results.answer(_DECLINED)
+            return desk.answer(_DECLINED)
     found = await desk.in_thread(partial(_accepted, desk, asked, params.request_state or ""))
     if not isinstance(found, _Shown):
-        return desk.results.answer(found)
+        return desk.answer(found)
     if not can_ask:
         next_ = f"show the person this; they type: em routine accept {asked.routine}"
-        return desk.results.answer({"accepted": False, "asks": found.words, "next": next_})
+        return desk.answer({"accepted": False, "asks": found.words, "next": next_})
     form = ElicitRequestFormParams(message=found.words, requested_schema=_NOTHING)
     if not ctx.session.can_send_request:
         return InputRequiredResult(
@@ -87,9 +87,9 @@ async def accept(
         )
     said = await ctx.session.elicit_form(form.message, _NOTHING, ctx.request_id)
     if said.action != "accept":
-        return desk.results.answer(_DECLINED)
+        return desk.answer(_DECLINED)
     done = await desk.in_thread(partial(_accepted, desk, asked, found.digest))
-    return desk.results.answer(_CHANGED if isinstance(done, _Shown) else done)
+    return desk.answer(_CHANGED if isinstance(done, _Shown) else done)
 
 
 def _accepted(desk: "Desk", asked: Accept, agreed: str) -> "Json | _Shown":

@@ -12,7 +12,6 @@ from em.deadline import Deadline, until
 from em.errors import EmError, StoreError
 from em.memory import Memory
 from em.redaction.masker import without_secrets
-from em.redaction.redactor import Redactor
 from em.runner.agent_reply import bounded
 from em.runner.tools import ToolRegistry
 from em.serve.auth import Caller
@@ -26,50 +25,6 @@ LARGEST = 1_000_000
 """Characters of an answer, such as the recordings that a routine is to be written for."""
 
 
-class Results:
-    """Build results without secrets. `local`: the reader runs the server, so show error details."""
-
-    def __init__(self, redactor: Redactor, *, local: bool) -> None:
-        self._redactor = redactor
-        self._local = local
-
-    def plain(self, value: Any) -> Any:
-        """Return a value as plain JSON, without secrets."""
-        try:
-            text = msgspec.json.encode(value, enc_hook=repr)
-        except (TypeError, ValueError, OverflowError, RecursionError):
-            text = msgspec.json.encode(repr(value)[:LARGEST])
-        return self._redactor.value(msgspec.json.decode(text))
-
-    def answer(
-        self, value: Json, *, words: str = "", is_error: bool = False, most: int = LARGEST
-    ) -> CallToolResult:
-        """Return a result as structured content, and as text for clients that read only text."""
-        clean, text = bounded(self.plain(value), most)
-        return CallToolResult(
-            content=[TextContent(text=self._redactor.text(words) if words else text)],
-            structured_content=clean,
-            is_error=is_error,
-        )
-
-    def refusal(self, error: EmError) -> CallToolResult:
-        """Return an error as a result, so that the agent can correct its call.
-
-        Internal errors give no details to remote callers.
-        """
-        if status_of(error) == 500 or isinstance(error, StoreError):
-            log_line(level="error", event="failure", code=error.code, message=str(error))
-        shown: Json = {"error": error.as_dict()} if self._local else _decoded(body_of(error))
-        hidden = not self._local and status_of(error) == 500
-        words = shown["error"]["message"] if hidden else str(error)
-        return self.answer(shown, words=words, is_error=True)
-
-
-def _decoded(body: bytes) -> Json:
-    decoded: Json = msgspec.json.decode(body)
-    return decoded
-
-
 T = TypeVar("T")
 A = TypeVar("A", bound=msgspec.Struct)
 Context = ServerRequestContext[Any, Any]
@@ -81,6 +36,8 @@ class Desk:
     tools: what routines may call besides the tools that they declare. local: the caller over
     standard input; over HTTP each request has its own caller. listing: the lists that the session
     began with.
+
+    Results are without secrets. Whoever runs the server sees the details of errors.
     """
 
     def __init__(
@@ -96,7 +53,6 @@ class Desk:
         self.store = memory.store
         self.tools = ToolRegistry() if tools is None else tools
         self._redactor = redactor_of(settings)
-        self.results = Results(self._redactor, local=local is not None)
         self.listing = listing or Listing(memory, settings.allow, self.tools, settings.mcp)
         self._local = local
         self._limits = settings.api
@@ -133,3 +89,36 @@ class Desk:
         if not working.done():
             raise limit.error()
         return working.result()
+
+    def plain(self, value: Any) -> Any:
+        """Return a value as plain JSON, without secrets."""
+        try:
+            text = msgspec.json.encode(value, enc_hook=repr)
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            text = msgspec.json.encode(repr(value)[:LARGEST])
+        return self._redactor.value(msgspec.json.decode(text))
+
+    def answer(
+        self, value: Json, *, words: str = "", is_error: bool = False, most: int = LARGEST
+    ) -> CallToolResult:
+        """Return a result as structured content, and as text for clients that read only text."""
+        clean, text = bounded(self.plain(value), most)
+        return CallToolResult(
+            content=[TextContent(text=self._redactor.text(words) if words else text)],
+            structured_content=clean,
+            is_error=is_error,
+        )
+
+    def refusal(self, error: EmError) -> CallToolResult:
+        """Return an error as a result, so that the agent can correct its call.
+
+        Internal errors give no details to remote callers.
+        """
+        if status_of(error) == 500 or isinstance(error, StoreError):
+            log_line(level="error", event="failure", code=error.code, message=str(error))
+        shown: Json = {"error": error.as_dict()}
+        if self._local is None:
+            shown = msgspec.json.decode(body_of(error))
+        hidden = self._local is None and status_of(error) == 500
+        words = shown["error"]["message"] if hidden else str(error)
+        return self.answer(shown, words=words, is_error=True)

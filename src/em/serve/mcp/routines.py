@@ -222,7 +222,7 @@ class Routines:
         else:
             why = found.reason or found.failure or found.pending_prompt
             answer |= {"why": None if why is None else plain(why), "next": "do the task yourself"}
-        return self._desk.results.answer(answer, is_error=found.status == "failed")
+        return self._desk.answer(answer, is_error=found.status == "failed")
 
     def _resume(self, asked: own_tools.Resume) -> RunResult:
         try:
@@ -301,7 +301,7 @@ class Routines:
                 f'`{RESUME}` with run_id, answers {{"{prompt.step_id}": {{FIELD: VALUE}}}}'
             )
         is_error = result.status == "failed"
-        return self._desk.results.answer(shown, words=words, is_error=is_error, most=LARGEST)
+        return self._desk.answer(shown, words=words, is_error=is_error, most=LARGEST)
 
 
 class Called(NamedTuple):

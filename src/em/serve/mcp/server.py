@@ -185,9 +185,9 @@ class McpServer:
             answer = await self._desk.in_thread(
                 lambda: built_in.carry_out(self._desk, caller, given)
             )
-            return self._desk.results.answer(answer)
+            return self._desk.answer(answer)
         except EmError as error:
-            return self._desk.results.refusal(error)
+            return self._desk.refusal(error)
         except MCPError:
             raise
         except Exception as error:  # noqa: BLE001 - last resort: log it, respond without a stack
@@ -196,7 +196,7 @@ class McpServer:
     def _fault(self, error: Exception) -> Answer:
         trace = "".join(traceback.format_exception(error))
         log_line(level="error", event="mcp", message=str(error), trace=trace)
-        return self._desk.results.refusal(EmError("internal error; see the log of the server"))
+        return self._desk.refusal(EmError("internal error; see the log of the server"))
 
 
 MOST_SESSIONS = 1_000

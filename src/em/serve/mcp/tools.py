@@ -13,7 +13,7 @@ from em.errors import InputError, NotFound, StateError
 from em.serve.auth import Access, Caller
 from em.store.protocol import Passage
 from em.traces.trace import Outcome, Source, least_trusted
-from em.values.canonical import Json, short
+from em.values.canonical import Json
 from em.values.mismatch import closest, mismatch
 
 if TYPE_CHECKING:
@@ -231,58 +231,37 @@ def read(kind: type[Arguments], given: Json) -> Any:
     except RecursionError:
         raise InputError("nested too deeply", place="arguments") from None
     except msgspec.ValidationError as error:
-        message, path = mismatch(error)
-        raise _problem(kind, given, message, path) from None
+        raise _problem(kind, given, error) from None
 
 
-def _problem(kind: type[Arguments], given: Json, message: str, path: str) -> InputError:
-    """Say in words an agent can act on what is wrong with its arguments."""
-    known: Json = schema_of(kind)["properties"]
+def _problem(kind: type[Arguments], given: Json, error: msgspec.ValidationError) -> InputError:
+    """Say what is wrong with the arguments of an agent, so that it can call again."""
+    schema = schema_of(kind)
+    known = {name: _rules(one) for name, one in schema["properties"].items()}
     unknown = [name for name in given if name not in known]
-    if not path and unknown:
+    if unknown:
         fix = closest(unknown[0], known) or f"there are: {', '.join(known)}"
         return InputError(f"there is no argument `{unknown[0]}`", place="arguments", fix=fix)
-    missing = [name for name in kind.__struct_fields__ if f"`{name}`" in message]
-    if not path and missing:
-        about = _rules(known[missing[0]]).get("description", "")
+    missing = [name for name in schema.get("required", ()) if name not in given]
+    if missing:
+        about = known[missing[0]].get("description", "")
         fix = f"add it: {about}" if about else "add it"
         return InputError(f"the argument `{missing[0]}` is missing", place="arguments", fix=fix)
-    if path not in given:  # inside of an argument
-        return InputError(message.replace("`", ""), place=path)
-    rules = _rules(known[path])
-    return InputError(_broken(rules, given[path]), place=path, fix=rules.get("description", ""))
+    from em.values.json_schema import problems
+
+    for name, value in given.items():
+        for where, message in problems(known[name], value):
+            inside = where if where[:1] in ("", "[") else f".{where}"
+            fix = known[name].get("description", "")
+            return InputError(message, place=f"{name}{inside}", fix=fix)
+    found = mismatch(error)
+    return InputError(found.message.replace("`", ""), place=found.path)
 
 
 def _rules(schema: Json) -> Json:
     """Return the schema of an argument, of one that may be left out that of its value."""
     found: Json = next((one for one in schema.get("anyOf", ()) if one != {"type": "null"}), schema)
     return found
-
-
-_KINDS = {
-    "string": (str, "a string"),
-    "integer": (int, "a whole number"),
-    "boolean": (bool, "true or false"),
-    "array": (list, "a list"),
-    "object": (dict, "an object"),
-}
-
-
-def _broken(rules: Json, value: Any) -> str:
-    """Say which rule of its schema a value breaks."""
-    got = repr(value[:60]) if isinstance(value, str) else short(value)
-    if "enum" in rules:
-        return f"must be one of: {', '.join(map(str, rules['enum']))}; got {got}"
-    python, words = _KINDS.get(rules.get("type", ""), (object, "another value"))
-    if not isinstance(value, python) or (python is int and isinstance(value, bool)):
-        return f"expected {words}, got {got}"
-    if "minimum" in rules and value < rules["minimum"]:
-        return f"must be at least {rules['minimum']}, got {got}"
-    if "maximum" in rules and value > rules["maximum"]:
-        return f"must be at most {rules['maximum']:,}, got {got}"
-    if isinstance(value, str) and len(value) > rules.get("maxLength", len(value)):
-        return f"must have at most {rules['maxLength']:,} characters, got {len(value):,}"
-    return "must not be blank" if isinstance(value, str) else f"can't be used: {got}"
 
 
 Work = Callable[["Desk", Caller, Any], Json]
