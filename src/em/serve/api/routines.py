@@ -15,8 +15,7 @@ from em.compiler.match import LEAST_LIKENESS
 from em.compiler.shadow import Comparison, ShadowReport, comparisons
 from em.errors import NotFound
 from em.runner.package import texts_of
-from em.runner.retirement import InUse
-from em.runner.roster import StoredRoutine, stored_routine, version, versions
+from em.runner.standing import InUse, StoredRoutine, stored_routine, version, versions
 from em.serve.api.shapes import (
     Exact,
     Limit,

@@ -12,8 +12,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from em.errors import Forbidden, UsageError
 from em.log.event import EventQuery, run_stream
 from em.log.summary import Cursor
-from em.runner import cancellation
-from em.runner.acceptance import standing_of
+from em.runner import history
 from em.runner.history import (
     PastRun,
     RunFilter,
@@ -25,13 +24,12 @@ from em.runner.history import (
     read_run,
     read_served_run,
     read_stored_run,
+    refuse_retry,
     run_query,
 )
 from em.runner.package import KeptRoutine, find_routine, routine_of
-from em.runner.prepared import Planned
-from em.runner.reason import Reason
-from em.runner.retry import refuse_retry
-from em.runner.run import HANDED_OVER, Failure, PendingPrompt
+from em.runner.run import HANDED_OVER, Failure, PendingPrompt, Planned, Reason
+from em.runner.standing import standing_of
 from em.serve.api.shapes import (
     Exact,
     Key,
@@ -501,7 +499,7 @@ def cancel_run(request: AnyRequest, run_id: FromPath[str]) -> RunOut:
     service, caller = service_of(request), _caller(request, "write")
     _refuse_unseen(service, caller, run_id)
     kind = _kind(request)
-    return _shown(cancellation.cancel_run(service.store, run_id, by=caller.name, kind=kind))
+    return _shown(history.cancel_run(service.store, run_id, by=caller.name, kind=kind))
 
 
 HANDLERS = [

@@ -16,7 +16,6 @@ from em.compiler.growth import made_of
 from em.compiler.shadow import shadow_report, stream_of
 from em.errors import EmError, InputError, NotFound, UsageError
 from em.log.event import EventQuery, routine_stream, trace_stream
-from em.runner.acceptance import standing_of
 from em.runner.card import ListedRoutine, list_routines
 from em.runner.history import run_query
 from em.runner.package import (
@@ -29,11 +28,10 @@ from em.runner.package import (
     routine_of,
     texts_of,
 )
-from em.runner.roster import version, versions
 from em.runner.routine import Routine
+from em.runner.standing import changes, file_changes, proof_change, standing_of, version, versions
 from em.runner.tools.coding import is_coding_tool
 from em.runner.trial import Trial, Verdict
-from em.runner.version_change import changes, file_changes, proof_change
 from em.serve.auth import PAGES
 from em.serve.pages.drafts import review_of_kept
 from em.serve.pages.forms import PREFIX, Field, form_of, input_fields, read_fields
