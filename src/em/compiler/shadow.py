@@ -196,7 +196,7 @@ def compare_answers(would_return: Any, returned: Any) -> tuple[Verdict, str]:
 
 
 def on_trial(store: Store) -> Iterator[Artefact]:
-    """Return the versions that are compared: of each name the newest in use, and the newest.
+    """Yield the versions that are compared: of each name the newest in use, and the newest.
 
     The newest may be retired: then it waits to be accepted.
     """
@@ -208,7 +208,7 @@ def on_trial(store: Store) -> Iterator[Artefact]:
             if artefact.retired_at is None:
                 in_use[artefact.name] = artefact
     for name, artefact in newest.items():
-        if name in in_use and in_use[name] is not artefact:
+        if in_use.get(name, artefact) is not artefact:
             yield in_use[name]
         yield artefact
 
@@ -225,8 +225,8 @@ def given_to(program: Program, trace: Trace) -> Json:
     if fits(program, given) or not program.routine.requests:
         return given
     said = [*(one for one in summary.values() if isinstance(one, str)), request_of(trace)]
-    filled = [one for text in said if (one := fill(program.routine.requests, text, schema))]
-    return {**given, **filled[0]} if filled else given
+    filled = (fill(program.routine.requests, text, schema) for text in said)
+    return {**given, **next(filter(None, filled), {})}
 
 
 def fits(program: Program, given: Json) -> bool:
@@ -254,7 +254,6 @@ class Shadow:
         self._apps: dict[str, set[str]] = {}
         self._read_to: int | None = None
         self._trials: list[Artefact] = []
-        self._proposed: list[Artefact] = []
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._pid = 0
@@ -274,7 +273,8 @@ class Shadow:
             )
 
         def compare(trace: Trace, trace_id: str, events: Sequence[Event]) -> None:
-            work = partial(self._compare_all, which, trace, trace_id, about, events, only_proposed)
+            sources = [event.id for event in events]
+            work = partial(self._compare, which, trace, trace_id, about, sources, only_proposed)
             try:
                 self._later(work)
             except RuntimeError as error:  # the interpreter shuts down
@@ -305,31 +305,28 @@ class Shadow:
         if pool is not None and self._pid == os.getpid():
             pool.shutdown()
 
-    def _compare_all(
+    def _compare(
         self,
         which: Which,
         trace: Trace,
         trace_id: str,
         about: str | None,
-        events: Sequence[Event],
+        sources: Sequence[str],
         only_proposed: bool,
     ) -> None:
-        sources = [event.id for event in events]
         try:
             for ref, made, artefact in self._compared(which, trace, sources, only_proposed):
                 # What the routine would have done may quote what it was compiled from.
                 quoted = artefact is not None and made.verdict in WITH_CALLS
                 made_of = [*sources, *(artefact.from_events if artefact and quoted else ())]
-                draft = draft_of(
-                    msgspec.structs.replace(
-                        made,
-                        routine=ref,
-                        trace=trace_id,
-                        about=about,
-                        from_events=[*dict.fromkeys(made_of)],
-                    )
+                whole = msgspec.structs.replace(
+                    made,
+                    routine=ref,
+                    trace=trace_id,
+                    about=about,
+                    from_events=[*dict.fromkeys(made_of)],
                 )
-                self._store.commit(Commit(events=[draft]))
+                self._store.commit(Commit(events=[draft_of(whole)]))
         except Conflict as error:
             # The trace was forgotten in the meantime, and the comparison with it.
             _log.info("trace %s was not compared: %s", trace_id, error)
@@ -340,97 +337,86 @@ class Shadow:
         self, which: Which, trace: Trace, sources: Sequence[str], only_proposed: bool
     ) -> Iterator[tuple[str, Compared, Artefact | None]]:
         if which is True:
-            for artefact in self._on_trial(only_proposed):
+            for artefact in self._on_trial():
+                is_left_out = only_proposed and (
+                    artefact.retired_at is None or was_in_use(self._store, artefact)
+                )
                 # What it learnt from this trace is no news.
                 is_own = not {*sources}.isdisjoint(artefact.from_events)
-                made = None if is_own else self._fitting(artefact, trace)
-                if made is not None:
-                    yield _ref(artefact), made, artefact
+                if not is_left_out and not is_own and self._is_of_app(artefact, trace):
+                    made = self._predicted(artefact, trace, if_fits=True)
+                    if made is not None:
+                        yield artefact.ref, made, artefact
             return
-        names = [which] if isinstance(which, str) else list(which or ())
-        for name in dict.fromkeys(names):
+        for name in dict.fromkeys([which] if isinstance(which, str) else list(which or ())):
             try:
                 artefact = version_of(self._store, name)
             except EmError as error:
-                yield name, failed(error), None
+                yield name, Compared(verdict="handed_over", reason=str(error)), None
                 continue
-            yield _ref(artefact), self._predicted(artefact, trace), artefact
+            made = self._predicted(artefact, trace)
+            assert made is not None, "a routine that is named is compared"
+            yield artefact.ref, made, artefact
 
-    def _on_trial(self, only_proposed: bool) -> list[Artefact]:
+    def _on_trial(self) -> list[Artefact]:
         """Return the versions that are compared, read again where routines have changed."""
         end, is_changed = self._store.changed_artefacts(self._read_to)
         if is_changed:
             self._trials = [*on_trial(self._store)]
-            self._proposed = [
-                one
-                for one in self._trials
-                if one.retired_at is not None and not was_in_use(self._store, one)
-            ]
         self._read_to = end
-        return self._proposed if only_proposed else self._trials
+        return self._trials
 
-    def _fitting(self, artefact: Artefact, trace: Trace) -> Compared | None:
-        """Return a prediction, unless the routine is for another program or other inputs."""
-        apps = self._apps_of(artefact)
-        app = _app_name(trace.app)
-        if apps and app and app not in apps:
-            return None
-        try:
-            program = _program(artefact)
-            if not fits(program, given_to(program, trace)):
-                return None
-        except Exception as error:  # noqa: BLE001 - one routine must not hide the others; reported
-            return failed(error)
-        return self._predicted(artefact, trace)
-
-    def _apps_of(self, artefact: Artefact) -> set[str]:
-        """Return the programs whose traces a routine was compiled from."""
+    def _is_of_app(self, artefact: Artefact, trace: Trace) -> bool:
+        """Return whether a routine may have been compiled from traces of the same program."""
         if artefact.id not in self._apps:
             ids = artefact.from_events[:500]
             query = EventQuery(ids=ids, kinds=["trace_started"])
             started = self._store.read(query) if ids else ()
             found = {_app_name((event.body or {}).get("app")) for event in started}
             self._apps[artefact.id] = found - {""}
-        return self._apps[artefact.id]
+        apps, app = self._apps[artefact.id], _app_name(trace.app)
+        return not apps or not app or app in apps
 
-    def _predicted(self, artefact: Artefact, trace: Trace) -> Compared:
-        """Predict. An error is a hand-over: a run would have ended there too."""
+    def _predicted(
+        self, artefact: Artefact, trace: Trace, *, if_fits: bool = False
+    ) -> Compared | None:
+        """Predict. An error is a hand-over: a run would have ended there too.
+
+        if_fits: None if the trace has other inputs.
+        """
         try:
-            program = _program(artefact)
+            files = texts_of(artefact)
+            program = load_program(files[ROUTINE].encode(), artefact.ref)
+            given = given_to(program, trace)
+            if if_fits and not fits(program, given):
+                return None
             secrets = Secrets(program.routine.secrets, None, self._allow)
-            has_udfs = UDF in texts_of(artefact)
             with (
-                unpacked(self._store, _ref(artefact)) if has_udfs else nullcontext() as package,
+                unpacked(self._store, artefact.ref) if UDF in files else nullcontext() as package,
                 Udfs() if package is None else package.udfs() as udfs,
             ):
-                given = given_to(program, trace)
                 made = predict(program, trace, given, udfs=udfs, secrets=secrets)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; reported
-            return failed(error)
-        return msgspec.structs.replace(
-            made,
-            reason=secrets.masked(made.reason),
-            would_do=_masked(secrets, made.would_do),
-            did=_masked(secrets, made.did),
-        )
+            reason = str(error) if isinstance(error, EmError) else error_text(error)
+            return Compared(verdict="handed_over", reason=reason)
 
+        def masked(calls: Sequence[EffectMade]) -> list[EffectMade]:
+            return [EffectMade(one.tool, secrets.masked(one.args)) for one in calls]
 
-def _masked(secrets: Secrets, calls: Sequence[EffectMade]) -> list[EffectMade]:
-    return [EffectMade(one.tool, secrets.masked(one.args)) for one in calls]
-
-
-def failed(error: Exception) -> Compared:
-    """Return the prediction that ended in an error: a run would have stopped there too."""
-    reason = str(error) if isinstance(error, EmError) else error_text(error)
-    return Compared(verdict="handed_over", reason=reason)
+        reason, would_do, did = secrets.masked(made.reason), masked(made.would_do), masked(made.did)
+        return msgspec.structs.replace(made, reason=reason, would_do=would_do, did=did)
 
 
 def draft_of(made: Compared) -> Draft:
     """Return the event of a comparison; each routine has a stream of its own."""
     body: Json = msgspec.structs.asdict(made)
-    for name in _CALLS:
+    for name in ("would_do", "did"):
         calls = body[name] if made.verdict in WITH_CALLS else ()
-        body[name] = [msgspec.structs.asdict(_bounded(one)) for one in calls]
+        # Arguments that are too large for one event are left out.
+        body[name] = [
+            {"tool": one.tool, "args": one.args if len(_encode(one.args)) <= LARGEST else {}}
+            for one in calls
+        ]
     body = {name: value for name, value in body.items() if value not in ("", None, [], ())}
     try:
         canonical(body)
@@ -440,14 +426,6 @@ def draft_of(made: Compared) -> Draft:
     return Draft(stream=stream_of(made.routine), kind="shadow_compared", body=body)
 
 
-_CALLS = ("would_do", "did")
-
-
-def _bounded(call: EffectMade) -> EffectMade:
-    """Return a call without its arguments if they are too large for one event."""
-    return call if len(_encode(call.args)) <= LARGEST else EffectMade(call.tool)
-
-
 def stream_of(ref: str) -> str:
     """Return the stream of the comparisons of a routine; all of its versions have one."""
     return shadow_stream(ref.partition("@")[0])
@@ -455,25 +433,13 @@ def stream_of(ref: str) -> str:
 
 def _app_name(app: Any) -> str:
     """Return the name of a recorded program."""
-    name = app.get("name", "") if isinstance(app, dict) else app
-    return str(name or "")
-
-
-def _program(artefact: Artefact) -> Program:
-    return load_program(texts_of(artefact)[ROUTINE].encode(), _ref(artefact))
-
-
-def _ref(artefact: Artefact) -> str:
-    return f"{artefact.name}@{artefact.version}"
+    return str((app.get("name") if isinstance(app, dict) else app) or "")
 
 
 def version_of(store: Store, ref: str) -> Artefact:
     """Find the routine `name@version`, or the newest version of `name`, in use or retired."""
-    if "@" not in ref:
-        known = [one for one in kept_routines(store, ref) if one.body is not None]
-        if known:
-            return known[-1]
-    return find_routine(store, ref)
+    known = [one for one in kept_routines(store, ref) if one.body is not None and "@" not in ref]
+    return known[-1] if known else find_routine(store, ref)
 
 
 # --- the report -----------------------------------------------------------------------------------
@@ -522,17 +488,13 @@ def comparisons(
     for event in store.read(query):
         if event.body is None:
             continue
-        body = msgspec.convert(event.body, Compared)
-        is_other = ref is not None and ref not in (body.routine, body.routine.partition("@")[0])
-        if is_other or (about is not None and body.about != about):
-            continue
-        key = (body.routine, body.trace or event.id)
-        found.pop(key, None)
-        found[key] = Comparison(
-            at=event.at,
-            event_id=event.id,
-            **{name: getattr(body, name) for name in _BesideAgent.__struct_fields__},
-        )
+        body = {name: one for name, one in event.body.items() if name != "from_events"}
+        made = msgspec.convert({**body, "at": event.at, "event_id": event.id}, Comparison)
+        is_other = ref is not None and ref not in (made.routine, made.routine.partition("@")[0])
+        if not is_other and about in (None, made.about):
+            key = (made.routine, made.trace or event.id)
+            found.pop(key, None)
+            found[key] = made
     return list(found.values())
 
 
@@ -547,20 +509,21 @@ def shadow_report(
     by_routine: dict[str, list[Comparison]] = {}
     for one in comparisons(store, ref, about=about, newest=newest):
         by_routine.setdefault(one.routine, []).append(one)
-    return [_counted(name, made) for name, made in sorted(by_routine.items())]
-
-
-def _counted(routine: str, made: Sequence[Comparison]) -> ShadowReport:
-    counts = Counter(one.verdict for one in made)
-    differing = [number for number, one in enumerate(made) if one.verdict == "differed"]
-    since = differing[-1] + 1 if differing else 0
-    return ShadowReport(
-        routine=routine,
-        agreed=counts["agreed"],
-        differed=counts["differed"],
-        handed_over=counts["handed_over"],
-        not_compared=counts["not_compared"],
-        in_a_row=sum(one.verdict == "agreed" for one in made[since:]),
-        last_difference=made[differing[-1]] if differing else None,
-        comparisons=made,
-    )
+    reports = []
+    for routine, made in sorted(by_routine.items()):
+        counts = Counter(one.verdict for one in made)
+        differing = [number for number, one in enumerate(made) if one.verdict == "differed"]
+        since = differing[-1] + 1 if differing else 0
+        reports.append(
+            ShadowReport(
+                routine=routine,
+                agreed=counts["agreed"],
+                differed=counts["differed"],
+                handed_over=counts["handed_over"],
+                not_compared=counts["not_compared"],
+                in_a_row=sum(one.verdict == "agreed" for one in made[since:]),
+                last_difference=made[differing[-1]] if differing else None,
+                comparisons=made,
+            )
+        )
+    return reports
