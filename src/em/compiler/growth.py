@@ -4,9 +4,8 @@ A task that a routine handed over, and that an agent then did, is such a trace. 
 stored only if it is as good on the traces that the old one knew.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 import msgspec
 
@@ -29,10 +28,9 @@ from em.runner.package import (
     routine_of,
     texts_of,
 )
-from em.runner.routine import Routine, Step, ToolStep
+from em.runner.routine import Routine, ToolStep
 from em.runner.standing import changes, proof_change, why_waiting
 from em.runner.tools.coding import FILE_TEXT
-from em.runner.trial import Trials
 from em.store.protocol import Artefact, Store
 from em.traces.catalogue import get_traces
 from em.traces.outcomes import outcome_of_kept
@@ -40,8 +38,6 @@ from em.traces.trace import KeptTrace, Trace
 from em.values.canonical import Json
 from em.values.json_schema import properties_of
 
-PAGE = 200
-"""Traces that are listed at a time."""
 AT_ONCE = 500
 """Events that are looked up at a time."""
 
@@ -97,11 +93,7 @@ def compile_again(
             )
         return Growth(old=old.ref, added=[one.id for one in added], why_not=refused or none)
     try:
-        made_before = _Before(old, _recorded_inputs(artefact), declared)
-        found, made = _grown(made_before, get_traces(store, known), added)
-        return (
-            found if found.why_not else _stored(store, artefact, found, made, by_itself=by_itself)
-        )
+        return _grown(store, artefact, get_traces(store, known), added, by_itself=by_itself)
     except EmError as error:
         return Growth(old=old.ref, added=[kept.id for kept in added], why_not=str(error))
 
@@ -114,31 +106,61 @@ def mend(store: Store, trace_ids: Sequence[str]) -> list[Growth]:
             (kept,) = get_traces(store, [trace_id])
             for run in runs_of_em(kept.trace):
                 if run.get("status") == HANDED_OVER:
-                    names[_routine_of_run(store, str(run["run_id"]))] = None
-    names.pop("", None)
+                    with suppress(EmError):  # it is not in use, or the run is not here
+                        started = read_run(store, str(run["run_id"])).started
+                        ref = str(started.get("routine", ""))
+                        names[find_routine(store, ref.partition("@")[0]).name] = None
     return [compile_again(store, name, allow_unlabelled=True, by_itself=True) for name in names]
 
 
-def _routine_of_run(store: Store, run_id: str) -> str:
-    """Return the name of the routine of a run; empty if it is not in use, or the run not here."""
-    try:
-        name = str(read_run(store, run_id).started.get("routine", "")).partition("@")[0]
-        return find_routine(store, name).name
-    except EmError:
-        return ""
-
-
-def _stored(
-    store: Store, old: Artefact, found: Growth, made: Compiled, *, by_itself: bool
+def _grown(
+    store: Store,
+    artefact: Artefact,
+    known: Sequence[KeptTrace],
+    added: Sequence[KeptTrace],
+    *,
+    by_itself: bool,
 ) -> Growth:
-    """Store the new version of a routine; out of use if it must wait for a person.
+    """Compile a version with new traces, and store what comes of it if that is as good.
 
-    A version that is not in use yet is not put in use by growing.
+    It is compiled with what people said about the old version, and with the names of its inputs.
+    A wrong trial is judged against those of the old version. A version that is not in use yet is
+    not put in use by growing.
     """
+    old = routine_of(artefact)
+    recorded = msgspec.json.decode(texts_of(artefact).get(RECORDING, "{}")).get("recordings", ())
+
+    def compiled(traces: Sequence[KeptTrace]) -> Compiled:
+        return compile_several(
+            traces,
+            name=old.name,
+            declared=declared_effects(old.tools),
+            inputs_before={one["name"]: one["inputs"] for one in recorded if one.get("name")},
+            force=True,
+            review=old.review,
+            struck=old.struck,
+        )
+
+    made = compiled([*known, *added])
+    wrong = {one.trace for one in made.draft.trials.made if one.verdict == "wrong"}
+    left_out = [kept.id for kept in added if kept.id in wrong]
+    if left_out:
+        # One new trace that did something else must not keep the routine from growing.
+        added = [kept for kept in added if kept.id not in left_out]
+        made = compiled([*known, *added]) if added else made
+    found = Growth(
+        old=old.ref,
+        added=[kept.id for kept in added],
+        left_out=left_out,
+        changes=[*changes(old, made.draft.routine), proof_change(old.trials, made.draft.trials)],
+        why_not=_why_worse(old, made),
+    )
+    if found.why_not:
+        return found
     waits = ""
     if by_itself:
-        waits = why_waiting(store, made.draft.proof) or _why_freed(routine_of(old), made)
-    retired = old.retired_at is not None or bool(waits)
+        waits = why_waiting(store, made.draft.proof) or _why_freed(old, made)
+    retired = artefact.retired_at is not None or bool(waits)
     before = {one.version for one in kept_routines(store, old.name)}
     new = keep_routine(store, made.files, made.from_events, retired=retired).ref
     if int(new.rpartition("@")[2]) in before:
@@ -151,20 +173,16 @@ def _why_freed(old: KeptRoutine, made: Compiled) -> str:
 
     Two words that went well don't say that a third one would, and the old version handed over.
     """
-    now = {place for step in made.draft.routine.all_steps for place, _ in _states(step)}
-    freed = [
-        f"{place} is not {word} any more"
-        for step in old.all_steps
-        for place, word in _states(step)
-        if place not in now
-    ]
+    now = {place for place, _ in _states(made.draft.routine)}
+    freed = [f"{place} is not {word} any more" for place, word in _states(old) if place not in now]
     return f"it would act whatever it reads: {'; '.join(freed)}" if freed else ""
 
 
-def _states(step: Step) -> Iterator[tuple[str, str]]:
-    """Yield the places in the result of a read where one of a few words is expected."""
-    if isinstance(step, ToolStep) and step.expect is not None and step.effect != "write":
-        yield from _words_in(step.expect, step.save_as or step.id)
+def _states(routine: Routine) -> Iterator[tuple[str, str]]:
+    """Yield the places in the results of reads where one of a few words is expected."""
+    for step in routine.all_steps:
+        if isinstance(step, ToolStep) and step.expect is not None and step.effect != "write":
+            yield from _words_in(step.expect, step.save_as or step.id)
 
 
 def _words_in(schema: Json, place: str) -> Iterator[tuple[str, str]]:
@@ -187,62 +205,6 @@ def why_only_by_hand(artefact: Artefact) -> str:
     return ""
 
 
-class _Before(NamedTuple):
-    """The version that is compiled again. inputs: by recording."""
-
-    routine: KeptRoutine
-    inputs: Mapping[str, Json]
-    declared: Declared
-
-
-def _recorded_inputs(artefact: Artefact) -> Mapping[str, Json]:
-    """Return the inputs of a version's recordings, by recording."""
-    text = texts_of(artefact).get(RECORDING, "{}")
-    recorded = msgspec.json.decode(text).get("recordings", ())
-    return {one["name"]: one["inputs"] for one in recorded if one.get("name")}
-
-
-def _grown(
-    before: _Before, known: Sequence[KeptTrace], added: Sequence[KeptTrace]
-) -> tuple[Growth, Compiled]:
-    """Return what a routine and new traces become, and what that changes."""
-    old = before.routine
-    made = _compiled(before, [*known, *added])
-    wrong = {one.trace for one in made.draft.trials.made if one.verdict == "wrong"}
-    left_out = [kept.id for kept in added if kept.id in wrong]
-    if left_out:
-        # One new trace that did something else must not keep the routine from growing.
-        added = [kept for kept in added if kept.id not in left_out]
-        made = _compiled(before, [*known, *added]) if added else made
-    found = Growth(
-        old=old.ref,
-        added=[kept.id for kept in added],
-        left_out=left_out,
-        changes=[
-            *changes(old, made.draft.routine),
-            proof_change(old.trials, made.draft.trials),
-        ],
-    )
-    return msgspec.structs.replace(found, why_not=_why_worse(old, made)), made
-
-
-def _compiled(before: _Before, traces: Sequence[KeptTrace]) -> Compiled:
-    """Compile traces with what people said about the old version, and with the names of its inputs.
-
-    A wrong trial is judged against those of the old version.
-    """
-    old = before.routine
-    return compile_several(
-        traces,
-        name=old.name,
-        declared=before.declared,
-        inputs_before=before.inputs,
-        force=True,
-        review=old.review,
-        struck=old.struck,
-    )
-
-
 def _why_worse(old: KeptRoutine, made: Compiled) -> str:
     """Say why a new version must not replace the old one; empty if it may."""
     before, after = old.trials, made.draft.trials
@@ -250,17 +212,16 @@ def _why_worse(old: KeptRoutine, made: Compiled) -> str:
         reasons = "; ".join(after.reasons("wrong")[:3])
         return f"it would do the wrong thing in {after.count('wrong')} trials: {reasons}"
     same = {one.trace for one in before.made} & {one.trace for one in after.made}
-    was, now = _right(before, same), _right(after, same)
+    was, now = (
+        sum(one.verdict == "right" and one.trace in same for one in trials.made)
+        for trials in (before, after)
+    )
     if now < was:
         return (
             f"it would be right in {now} of the {len(same)} traces that it knew; it was right in"
             f" {was} of them"
         )
     return ""
-
-
-def _right(trials: Trials, traces: set[str]) -> int:
-    return sum(one.verdict == "right" and one.trace in traces for one in trials.made)
 
 
 # --- traces ---------------------------------------------------------------------------------------
@@ -283,15 +244,12 @@ def _since(store: Store, seq: int) -> Iterator[KeptTrace]:
     query = EventQuery(kinds=["trace_started"], after=seq)
     streams = [event.stream for event in store.read(query) if event.body is not None]
     known = store.summaries.of(streams)
-    rows = (known[stream] for stream in streams if stream in known)
-    ids = [row.id for row in rows if row.status != "failure" and not row.shown.get("incomplete")]
-    for trace_id in ids:
-        try:
-            (kept,) = get_traces(store, [trace_id])
-        except NotFound:  # erased since
-            continue
-        if not is_done_by_em(kept.trace):
-            yield kept
+    for row in (known[stream] for stream in streams if stream in known):
+        if row.status != "failure" and not row.shown.get("incomplete"):
+            with suppress(NotFound):  # erased since
+                (kept,) = get_traces(store, [row.id])
+                if not is_done_by_em(kept.trace):
+                    yield kept
 
 
 def routines_of_kind(store: Store, trace: Trace) -> list[str]:
