@@ -89,7 +89,7 @@ def test_what_would_do_the_same_on_every_run_is_not_proposed(
         memory.add_trace(close_up(request, code="7716-A"))
     (one,) = memory.suggest()
     assert one.problem
-    assert not one.worth[0]
+    assert not one.worth()[0]
 
 
 def test_traces_that_only_read_belong_together_if_their_way_is_the_same(memory: Memory) -> None:

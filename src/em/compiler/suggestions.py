@@ -11,10 +11,10 @@ be among the best, each on a sample of its traces.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby, islice
 from statistics import median
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
@@ -62,7 +62,6 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     words: what the requests of a coding agent's sessions say. Sessions that change the same kinds
     of files do many kinds of work. If they say it in different words, the changes.
     unlabelled: how many of the traces don't say how they ended.
-    proof: TrialCounts | None = None
     waits: why a routine of them would not be used by itself, but wait for a person.
     problem: why the traces are not worth compiling; empty if they are.
     kept_as: the routine in use that was learnt from some of them.
@@ -87,18 +86,12 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     waits: str = ""
     kept_as: str = ""
 
-    @property
-    def worth(self) -> tuple[bool, float, float, float]:
-        """What as many runs again would save: tokens first, then time, then model calls."""
-        return self._worth(self.right_share)
+    def worth(self, share: float | None = None) -> tuple[bool, float, float, float]:
+        """Return what as many runs again would save: tokens first, then time, then model calls.
 
-    @property
-    def most_worth(self) -> tuple[bool, float, float, float]:
-        """What they would save if it were right every time."""
-        return self._worth(1.0)
-
-    def _worth(self, share: float) -> tuple[bool, float, float, float]:
-        runs = self.count * share
+        share: of the runs that are right, if it is not the proven one.
+        """
+        runs = self.count * (self.right_share if share is None else share)
         return (
             not self.problem,
             (self.tokens or 0.0) * runs,
@@ -138,6 +131,10 @@ class _Group:
         """Return all traces as a suggestion, or those that made the same calls."""
         ids = self.ways[calls] if calls else self.ids
         way = tuple(name for name, _ in groupby(calls)) or self.way
+        tokens, seconds, cost = (
+            median(known) if (known := [one for one in own if one is not None]) else None
+            for own in zip(*(one[1:] for one in self.spared), strict=True)
+        )
         return Suggestion(
             goal=self.goal,
             effects=self.effects,
@@ -149,15 +146,10 @@ class _Group:
             unlabelled=self.unlabelled,
             steps=len(way),
             model_calls=median(one.model_calls for one in self.spared),
-            tokens=_median(one.tokens for one in self.spared),
-            seconds=_median(one.seconds for one in self.spared),
-            cost_usd=_median(one.cost_usd for one in self.spared),
+            tokens=tokens,
+            seconds=seconds,
+            cost_usd=cost,
         )
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [one for one in values if one is not None]
-    return median(known) if known else None
 
 
 def suggest(
@@ -178,7 +170,7 @@ def suggest(
     traces, among the newest.
     """
     usable = {"success", "unknown"} if allow_unlabelled else {"success"}
-    ids, others = _to_read(store, task, usable, MOST_READ if about else None)
+    ids, older = _to_read(store, task, usable, MOST_READ if about else None)
     tell = progress or (lambda _done, _total: None)
     groups: _Groups = {}
     by_tools: dict[_Tools, list[_Group] | None] = {}
@@ -194,29 +186,31 @@ def suggest(
             for group in found_in:
                 group.add(kept, way)
                 group.unlabelled += outcome == "unknown"
-            if tools in others:
-                same = by_tools.setdefault(tools, found_in)
-                by_tools[tools] = found_in if same == found_in else None
+            is_same = by_tools.setdefault(tools, found_in) == found_in
+            by_tools[tools] = found_in if is_same else None
         tell(number, len(ids) + min(limit, len(groups)))
     for tools, known in by_tools.items():
         if known is not None and len(known) == 1:
-            # All that were read do the same: so do the others, which called the same tools.
-            known[0].ids[:0] = others[tools]
+            # All that were read do the same: so do the older ones, which called the same tools.
+            known[0].ids[:0] = older.get(tools, ())
+    # Of groups that have the same traces, the first.
+    different = {frozenset(one.ids): one for one in reversed(groups.values())}
     found = [
         (one.suggestion(), one)
-        for one in _different(groups.values())
+        for one in reversed(different.values())
         if len(one.ids) >= at_least and (not about or not {*about}.isdisjoint(one.ids))
     ]
+    in_use = kept_from(store) if found else {}
     proved: list[Suggestion] = []
     # The best first: a group that can't be among those that are returned is not proved.
-    for one, group in sorted(found, key=lambda pair: pair[0].most_worth, reverse=True):
-        top = sorted(proved, key=lambda done: done.worth, reverse=True)[:limit]
-        enough = len(top) == limit and top[-1].worth >= one.most_worth
+    for one, group in sorted(found, key=lambda pair: pair[0].worth(1.0), reverse=True):
+        top = sorted(proved, key=Suggestion.worth, reverse=True)[:limit]
+        enough = len(top) == limit and top[-1].worth() >= one.worth(1.0)
         if enough or len(proved) >= limit * MOST_PROVED:
             break
-        proved.append(_best_of(one, group, store, at_least))
+        proved.append(_best_of(one, group, store, in_use, at_least))
         tell(len(ids) + len(proved), len(ids) + max(len(proved), min(limit, len(found))))
-    best = sorted(_without_parts(proved), key=lambda one: one.worth, reverse=True)
+    best = sorted(_without_parts(proved), key=Suggestion.worth, reverse=True)
     made = Suggestions(best[:limit])
     made.more = len(found) - len(proved) + len(best) - len(made)
     return made
@@ -234,7 +228,7 @@ def _to_read(
     succeeded are returned by their tools: they count, and nothing has to be known of them.
     """
     chosen: list[tuple[str, _Tools]] = []
-    others: dict[_Tools, list[str]] = {}
+    older: dict[_Tools, list[str]] = {}
     seen: Counter[_Tools] = Counter()
     for row in islice(trace_rows(store, task=task), newest):
         if row.status not in (*usable, "unknown") or row.shown.get("incomplete"):
@@ -244,8 +238,8 @@ def _to_read(
         if seen[tools] <= READ_ALIKE and len(chosen) < MOST_EVER_READ:
             chosen.append((row.id, tools))
         elif row.status in usable:
-            others.setdefault(tools, []).append(row.id)
-    return chosen[::-1], {tools: ids[::-1] for tools, ids in others.items()}
+            older.setdefault(tools, []).insert(0, row.id)
+    return chosen[::-1], older
 
 
 _Groups = dict[tuple[tuple[str, ...], tuple[str, ...], str], _Group]
@@ -279,14 +273,6 @@ def _groups_of(trace: Trace, groups: _Groups) -> list[_Group]:
     return made if found is None else [found, *made]
 
 
-def _different(groups: Iterable[_Group]) -> list[_Group]:
-    """Return the groups that don't have the same traces as another one."""
-    found: dict[frozenset[str], _Group] = {}
-    for one in groups:
-        found.setdefault(frozenset(one.ids), one)
-    return [*found.values()]
-
-
 def _without_parts(proved: Sequence[Suggestion]) -> list[Suggestion]:
     """Leave out what a larger group does as well, and a larger one that only its part does."""
     left: list[Suggestion] = []
@@ -303,18 +289,7 @@ def _without_parts(proved: Sequence[Suggestion]) -> list[Suggestion]:
     return left
 
 
-def _best_of(one: Suggestion, group: _Group, store: Store, at_least: int) -> Suggestion:
-    """Prove a group. If it is not worth it, prove those that made the most common calls."""
-    proved = _proved(one, store)
-    way = max(group.ways, key=lambda way: len(group.ways[way]))
-    count = len(group.ways[way])
-    if not proved.problem or len(group.ways) == 1 or count < at_least:
-        return proved
-    same_way = _proved(group.suggestion(way), store)
-    return proved if same_way.problem else same_way
-
-
-class Spared(msgspec.Struct, frozen=True):
+class Spared(NamedTuple):
     """What an attempt took besides its tools."""
 
     model_calls: float
@@ -340,10 +315,21 @@ def spared(trace: Trace) -> Spared:
 # --- proof ----------------------------------------------------------------------------------------
 
 
-def _proved(one: Suggestion, store: Store) -> Suggestion:
+def _best_of(
+    one: Suggestion, group: _Group, store: Store, in_use: Mapping[str, str], at_least: int
+) -> Suggestion:
+    """Prove a group. If it is not worth it, prove those that made the most common calls."""
+    proved = _proved(one, store, in_use)
+    way = max(group.ways, key=lambda way: len(group.ways[way]))
+    if not proved.problem or len(group.ways) == 1 or len(group.ways[way]) < at_least:
+        return proved
+    same_way = _proved(group.suggestion(way), store, in_use)
+    return proved if same_way.problem else same_way
+
+
+def _proved(one: Suggestion, store: Store, in_use: Mapping[str, str]) -> Suggestion:
     """Compile a sample of a group; add the proof and the number of steps, or the problem."""
     kept = get_traces(store, one.sample)
-    in_use = kept_from(store)
     events = (event for trace in kept for event in trace.event_ids)
     ref = next((in_use[event] for event in events if event in in_use), "")
     one = msgspec.structs.replace(one, kept_as=ref)
@@ -393,14 +379,15 @@ def _why_constant(made: Compiled, traces: Sequence[KeptTrace]) -> str:
     if all(step["type"] == "return" for step in steps):
         return "it would only give an answer that was recorded"
     writes = [step for step in steps if step.get("effect") == "write"]
-    if not writes or any(_depends(step.get("args")) or "when" in step for step in writes):
+    depends = any(
+        "when" in step or "{{" in text or "{%" in text
+        for step in writes
+        for text in ("", *texts(step.get("args")))
+    )
+    if not writes or depends:
         return ""
     if len({request_of(kept.trace) for kept in traces}) > 1:
         return "it would do the same on every run, though the requests differ"
     if any(step.get("args") for step in writes):
         return "it would do the same on every run: nothing varies in these traces"
     return ""
-
-
-def _depends(args: Any) -> bool:
-    return any("{{" in text or "{%" in text for text in texts(args))
