@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from em.compiler.learner import Learnt
-from em.compiler.session_steps import learn_sessions
+from em.compiler.session_routine import learn_sessions
 from em.errors import RoutineError
 from em.runner.engine import run_routine
 from em.runner.tools import coding
@@ -666,23 +666,6 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
 
 
 # --- parts of lines, lists and texts --------------------------------------------------------------
-
-OWNERS = [("2021", "Acme"), ("2023", "Bolt Inc"), ("2019", "Corex"), ("2020", "Dunes")]
-
-
-def licence(year: str, owner: str) -> dict[str, str]:
-    return {"LICENSE": f"MIT License\n\nCopyright (c) {year} {owner}\n\nAs is.\n"}
-
-
-def test_the_rest_of_a_line_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    works = []
-    for (year, owner), now in zip(OWNERS, ("2026", "2025", "2024", "2027"), strict=True):
-        work = Work("Update the year.", licence(year, owner), f"{now}-03-01T11:00:00Z")
-        work.change("LICENSE", licence(now, owner)["LICENSE"])
-        works.append(work)
-    monkeypatch.setattr(coding, "now", lambda: datetime.fromisoformat("2030-06-07T11:00:00+00:00"))
-    made = run(learnt(works), "Update the year.", licence("2018", "Elm & Sons"), tmp_path)
-    assert made == ("ok", licence("2030", "Elm & Sons"))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from em.compiler.places import Missing
 from em.compiler.replay_world import Recording, as_recorded, program_of
 from em.compiler.request_templates import cut_out, request_templates
 from em.compiler.requested import with_requested
-from em.compiler.session_steps import learn_sessions
+from em.compiler.session_routine import learn_sessions
 from em.compiler.sessions import FILES, Sessions, UnseenEnd, is_session, sessions_of
 from em.compiler.steps import literal_value
 from em.errors import NotFound, RoutineError

@@ -18,7 +18,6 @@ from em.compiler.calls import TracedCall
 from em.compiler.file_changes import EDIT, INSERT, WRITE, Session, session_of
 from em.compiler.list_forms import DATES
 from em.compiler.places import Key, key_of
-from em.compiler.surroundings import shared_words
 from em.errors import RoutineError
 from em.runner.tools.coding import CREATE, FILE_TEXT, TODAY, day_of, is_coding_tool
 from em.shell.form import Template, form_of
@@ -26,7 +25,6 @@ from em.shell.status import settled
 from em.traces.outcomes import outcome_of_call
 from em.traces.trace import Message, ToolCall, Trace
 from em.values.call import Effect
-from em.values.canonical import Json
 
 FEWEST = 2
 """Sessions that must have made a look, where there are more of them."""
@@ -205,31 +203,6 @@ def gone(old: str, new: str) -> str:
     while before and after and before[-1] == after[-1]:
         before, after = before[:-1], after[:-1]
     return "".join(before)
-
-
-def narrowed(edits: Sequence[Json], texts: Sequence[str]) -> list[Json] | None:
-    """Return edits of lines as edits of what changes in them, with what all lines share around it.
-
-    The rest of a line stays as it is, whatever it is. None if the place is not clear then.
-    """
-    pairs = [(one["old_string"], one["new_string"]) for one in edits]
-    lost, came = [gone(old, new) for old, new in pairs], [gone(new, old) for old, new in pairs]
-    if not all(lost):
-        return None
-    sides = [old.partition(part) for (old, _), part in zip(pairs, lost, strict=True)]
-    head = shared_words([before[::-1] for before, _, _ in sides])[::-1]
-    tail = shared_words([after for _, _, after in sides])
-    made = [
-        {**one, "old_string": f"{head}{old}{tail}", "new_string": f"{head}{new}{tail}"}
-        for one, old, new in zip(edits, lost, came, strict=True)
-    ]
-    rows = zip(texts, made, pairs, strict=True)
-    is_clear = all(
-        text.count(one["old_string"]) == 1
-        and text.replace(old, new) == text.replace(one["old_string"], one["new_string"])
-        for text, one, (old, new) in rows
-    )
-    return made if is_clear else None
 
 
 # --- looks ----------------------------------------------------------------------------------------
