@@ -23,7 +23,7 @@ from em.runner.answers import Field, fields_of, json_or_text
 from em.runner.card import KIND
 from em.runner.history import read_run, read_served_run
 from em.runner.package import KeptRoutine, routine_of
-from em.runner.preparation import shown_of
+from em.runner.preparation import plan_shown
 from em.runner.run import Asks, PendingPrompt, RunResult, plain
 from em.runner.template import REQUEST
 from em.runner.tools import one_line, tool_name, tool_names
@@ -217,7 +217,7 @@ class Routines:
         found = self._desk.memory.prepare(routine, given, self._desk.tools, subject=subject)
         answer: Json = {"status": found.status}
         if found.token:
-            answer |= {"plan": found.token, **shown_of(found)}
+            answer |= {"plan": found.token, **plan_shown(found)}
             answer["next"] = "send `plan` if it meets every wish; else do the task yourself"
         else:
             why = found.reason or found.failure or found.pending_prompt
