@@ -29,7 +29,7 @@ from em.compiler.example import Example
 from em.compiler.memberships import mentions
 from em.compiler.places import are_comparable
 from em.compiler.relations import stands_in
-from em.compiler.situation import Known, Said, Situation, said_in
+from em.compiler.situation import Known, Said, Situation, read_off
 from em.compiler.steps import read_name
 from em.compiler.windows import windows
 from em.errors import EmError, ExpressionError, NotRecordable
@@ -381,7 +381,7 @@ class Lesson:
         if not self._calls[number].writes or self._calls[number].pre is not None:
             return
         known = [self._situation(recording, number) for recording in self.recordings]
-        rows = [{one.text: one.value for one in said_in(each)} for each in known]
+        rows = [{one.text: one.value for one in own} for own in read_off(known)]
         dates = [text for text, value in rows[-1].items() if is_date(value)]
         kept = {
             (one, other)

@@ -14,7 +14,7 @@ from typing import Any
 from em.compiler.evidence import ENOUGH_TO_CHECK, NAMED_ALIKE, information, is_small
 from em.compiler.explanation import SHARE
 from em.compiler.places import are_comparable, is_code, is_number, is_word
-from em.compiler.situation import Pair, Said, Situation, said_in, surprise_of
+from em.compiler.situation import Pair, Said, Situation, read_off, surprise_of
 
 MOST_ALIKE = 30
 """Places with one value that are compared with each other."""
@@ -28,8 +28,7 @@ def equalities(
     echoed: what records repeat of what they were asked by: two of these say nothing more.
     """
     values = [
-        {one.text: one for one in said_in(situation) if _may_be_equal(one.value)}
-        for situation in situations
+        {one.text: one for one in own if _may_be_equal(one.value)} for own in read_off(situations)
     ]
     tried = math.log2(1 + max(len(one) for one in values) ** 2 / 2)
     inputs = situations[0].inputs
@@ -47,7 +46,7 @@ def equalities(
         is_inside = text.rpartition(".")[0] == other_text.rpartition(".")[0]
         is_deep = len(holders) == 1 and not is_inside and (is_nested(text) or is_nested(other_text))
         # A word that was given and that a record has may be what the record was chosen by.
-        are_ids = all(is_code(one.value) or is_number(one.value) for one, _ in rows)
+        are_ids = not any(isinstance(one.value, str) and not is_code(one.value) for one, _ in rows)
         if is_deep or ({text, other_text} & {*inputs} and not are_ids):
             continue
         found = equal_text(text, other_text, pairs)
@@ -91,6 +90,8 @@ def equal_text(text: str, other_text: str, pairs: Sequence[Pair]) -> str:
 
 def _may_be_equal(value: Any) -> bool:
     """Return whether a value is equal to another one for a reason: words, ids, numbers."""
+    if isinstance(value, list):
+        return True
     return is_number(value) or is_code(value) or (isinstance(value, str) and is_word(value))
 
 
@@ -116,7 +117,7 @@ def _bits(pairs: Sequence[Pair]) -> float:
     ids = [one for one in ones.values() if not is_word(one) and not _is_plain_date(one)]
     if all(map(is_small, ones.values())):
         return sum(map(information, ones.values()))
-    told = sum(information(one) for one in ids if is_code(one))
+    told = sum(information(one) for one in ids if is_code(one) or isinstance(one, list))
     return max(surprise_of(pairs, lambda one, other: bare(one) == bare(other)), told)
 
 

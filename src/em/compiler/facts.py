@@ -152,7 +152,7 @@ class Records:
         if any(isinstance(value, dict | list) for value in values):
             pool = [one[name] for one in self.pool if isinstance(one, dict) and name in one]
             return _inside(values, pool or values)
-        if all(value is None or isinstance(value, bool) for value in values):
+        if all(value is None or isinstance(value, bool) or is_blank(value) for value in values):
             return {"const": values[0]} if len({*values}) == 1 else None
         if all(isinstance(value, int | float) for value in values):
             return _number(values)
@@ -183,6 +183,11 @@ class Records:
 def has_parts(value: Any) -> bool:
     """Return whether a text has several parts, so that it may say more than one thing."""
     return isinstance(value, str) and len(re.split(r"[\s|;,]+", value.strip())) > 1
+
+
+def is_blank(value: Any) -> bool:
+    """Return whether a text says nothing."""
+    return isinstance(value, str) and not value.strip()
 
 
 def _is_one(value: Any) -> bool:
@@ -224,7 +229,7 @@ def text_pattern(
         made += _gap([text[end : span[0]] for text, end, span in pairs]) + _escaped(token)
         ends = [end for _, end in spans]
     made += _gap([text[end:] for text, end in zip(texts, ends, strict=True)])
-    return {"pattern": f"{made}$"}
+    return {"pattern": f"{made}$"} | _signs(texts)
 
 
 def _tokens(text: str, known: Collection[str]) -> list[tuple[str, tuple[int, int]]]:
@@ -255,12 +260,26 @@ def _gap(contents: Sequence[str]) -> str:
     inner = [one.strip() for one in contents]
     if not all(inner):
         return r"[\s\S]*" if any("\n" in one for one in contents) else ".*"
-    first = " " if all(one[0] == " " for one in contents) else ""
-    last = " " if all(one[-1] == " " for one in contents) else ""
+    first = _space([one[: len(one) - len(one.lstrip())] for one in contents])
+    last = _space([one[len(one.rstrip()) :] for one in contents])
     rest = r"[\s\S]+" if any("\n" in one for one in inner) else ".+"
     if all(len(one.split()) == 1 and any(map(str.isdigit, one)) for one in inner):
         rest = r"[0-9]\S*" if all(one[0].isdigit() for one in inner) else r"\S+"
+    if all(map(_AMOUNT.fullmatch, inner)):
+        # As in a field, a number stays zero, or something.
+        are_zero = [not one.strip("0.,") for one in inner]
+        rest = r"0[0.,]*" if all(are_zero) else rest if any(are_zero) else r"[0-9.,]*[1-9][0-9.,]*"
     return first + rest + last
+
+
+def _space(contents: Sequence[str]) -> str:
+    """Return the pattern of the white space beside what differs."""
+    if not any(contents):
+        return ""
+    return " " if {*contents} == {" "} else r"\s+" if all(contents) else r"\s*"
+
+
+_AMOUNT = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 
 
 def _escaped(text: str) -> str:
@@ -276,8 +295,8 @@ def _inside(values: Sequence[Any], pool: Sequence[Any]) -> Json | None:
     if all(isinstance(value, dict) for value in values) and not is_by_id(values[0]):
         fields = _common(values, pool)
         made |= {"required": [*fields], "properties": fields} if fields else {}
-    elif all(isinstance(value, list) and value for value in values):
-        made |= _elements(values)
+    elif all(isinstance(value, list) for value in values):
+        made |= _elements([value for value in values if value])
     return made or None
 
 
@@ -311,8 +330,10 @@ def _elements(lists: Sequence[list[Any]]) -> Json:
         needed = {"required": [*fields], "properties": fields} if fields else {}
         return {"items": {"type": "object", **needed}}
     is_same = all(same(one, lists[0]) for one in lists)
-    if is_same and all(isinstance(one, str) and is_word(one) for one in inner):
-        return {"items": {"enum": [*distinct(inner).values()]}}
+    are_few = len(distinct(inner)) <= MOST_WORDS and are_options(inner)
+    if (is_same or are_few) and all(isinstance(one, str) and is_word(one) for one in inner):
+        # Words of a list are states, as single ones are.
+        return {"items": {"enum": sorted(distinct(inner).values())}}
     return {}
 
 
@@ -323,7 +344,7 @@ def _constants(fields: Json, *, only_flags: bool) -> Json:
     """
     found: Json = {}
     for name, one in fields.items():
-        is_flag = one in ({"const": True}, {"const": False}, {"const": None})
+        is_flag = one in _FLAGS
         if is_flag or ("const" in one and not only_flags):
             found[name] = one
         elif inner := _constants(one.get("properties", {}), only_flags=only_flags):
@@ -331,12 +352,20 @@ def _constants(fields: Json, *, only_flags: bool) -> Json:
     return found
 
 
+_FLAGS: tuple[Json, ...] = (
+    *({"const": value} for value in (True, False, None, "")),
+    {"const": {}},
+    {"type": "array", "maxItems": 0},
+)
+"""What is nothing, or yes or no."""
+
+
 def _are_states(values: Sequence[Any], pool: Sequence[Any]) -> bool:
     """Return whether equal values are a state: flags, nothing, or words that are no names.
 
     Words are names if there are many of them, and too few of them say nothing.
     """
-    if all(value is None or isinstance(value, bool) for value in values):
+    if all(value is None or isinstance(value, bool) or is_blank(value) for value in values):
         return True
     is_few = len({*map(key_of, pool)}) <= min(MOST_STATES, len(pool) / 2)
     is_word_each = all(isinstance(value, str) and is_word(value) for value in values)
@@ -519,9 +548,11 @@ def text_look(values: Sequence[str], *, is_open: bool = False) -> Json:
     if is_open and are_options(values) and all(map(is_word, values)):
         return {"enum": sorted(options.values())}
     codes = [*options.values()] if len(options) >= 3 and all(map(is_code, values)) else []
-    if pattern := (pattern_of(codes) or look_of(codes)) if codes else None:
+    if pattern := pattern_of(codes) if codes else None:
         return {"pattern": pattern}
-    return ({"minLength": 1} if all(values) else {}) | _signs(values)
+    look = look_of(codes) if codes else None
+    about = {"pattern": look} if look else {"minLength": 1} if all(values) else {}
+    return about | _signs(values)
 
 
 def _signs(values: Sequence[str]) -> Json:
@@ -530,7 +561,9 @@ def _signs(values: Sequence[str]) -> Json:
         return {"format": "code"}
     if all(value.isalpha() for value in values if value):
         return {"format": "name"}
-    return {"format": "line"} if all(map(json_schema.is_line, values)) else {}
+    if all(map(json_schema.is_line, values)):
+        return {"format": "line"}
+    return {"format": "text"} if all(map(json_schema.is_text, values)) else {}
 
 
 def content(values: Sequence[Any]) -> Json:

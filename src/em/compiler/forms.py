@@ -173,8 +173,18 @@ def part_forms(text: str, value: Any) -> Iterator[str]:
 
 _WORDING = 200
 """More characters than the wording beside a value may have."""
-_WORDING_BEFORE = re.compile(r"[^\d\n]{0,60}\n?[^\d\n]{1,60}$")
+_WORDING_BEFORE = re.compile(r"[^\d\n]{0,60}\n?[^\d\n]{1,60}$|^$")
 _WORDING_AFTER = re.compile(r"[^\d\n]{1,60}\n?[^\d\n]{0,60}|\n[^\d\n]{0,60}|$")
+
+
+def is_measure(text: str) -> bool:
+    """Return whether a text is a number with its unit, as `12 kg`: no number in it is there by
+    chance.
+    """
+    return _MEASURE.fullmatch(text) is not None
+
+
+_MEASURE = re.compile(r"(?:[^\W\d_]+ |[^\w\s] ?)?\d+(?:\.\d+)? ?(?:[^\W\d_]+|[^\w\s])?")
 
 
 def is_part(form: str) -> bool:

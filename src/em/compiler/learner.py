@@ -855,6 +855,6 @@ def unconfirmed(steps: Sequence[Json]) -> set[str]:
             writes |= words
         elif step["type"] != "return":
             others |= words
-        if step["type"] == "assert" and " in " in step["check"]:
+        if step["type"] == "assert" and " in " in step["check"].replace(" not in ", ""):
             others |= {*_WORD.findall(step["check"])}
     return writes - others

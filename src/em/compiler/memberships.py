@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from em.compiler.equalities import bare
 from em.compiler.evidence import ENOUGH_TO_ACT, ENOUGH_TO_CHECK, information, is_small
-from em.compiler.facts import pattern_of
 from em.compiler.places import Key, is_code, is_number, is_scalar, is_word, key_of, plain
 from em.compiler.situation import (
     Known,
@@ -31,6 +30,8 @@ from em.values.times import is_date
 
 Found = Iterator[tuple[str, list[Pair]]]
 """Checks with the values that they were found from."""
+FEWEST_WORDS = 3
+"""Different words from which on they are no states."""
 _FORMS: dict[str, Callable[[Any], Any]] = {
     "": lambda value: value,
     " | string": str,
@@ -73,7 +74,11 @@ class _Listed(NamedTuple):
         """Return the words at a place; None if there is no such place."""
         if place in self.places.single:
             return self.places.single[place]
-        return None if self.is_bare and place[-1] == ")" else self.places.lists.get(place)
+        if place.startswith("every("):
+            # A list without records has no field of them either.
+            is_empty = self.places.lists.get(_LISTED.sub("", place)) == []
+            return None if self.is_bare else self.places.lists.get(place, [] if is_empty else None)
+        return self.places.lists.get(place)
 
     def pair(self, places: Sequence[str]) -> Pair:
         """Return the word and all words at some places."""
@@ -100,7 +105,8 @@ def memberships(situations: Sequence[Situation]) -> Iterator[tuple[str, list[Pai
         if len(rows) == len(situations):
             if not any(row.is_asked for row in rows):
                 yield from _always(rows, tried)
-            yield from _never(rows, in_lists[name])
+            is_acted_on = situations[0].is_acted_on(rows[0].word.text)
+            yield from _never(rows, in_lists[name], is_acted_on=is_acted_on)
 
 
 def _held_anywhere(
@@ -259,47 +265,61 @@ def _bits(pairs: Sequence[Pair]) -> float:
     return surprise_of(pairs, _is_in)
 
 
-def _never(rows: Sequence[_Listed], known: Mapping[str, list[str]]) -> Found:
+def _never(rows: Sequence[_Listed], known: Mapping[str, list[str]], *, is_acted_on: bool) -> Found:
     """Yield that a word is in no list of words of its kind, or an id in none of such ids.
 
-    known: by value, the lists of this record that have it in some recording.
+    known: by value, the lists of this record that have it in some recording. is_acted_on: the word
+    is about what writes take, so that no list of words that differ may name it.
     """
     words = [row.word.value for row in rows]
     are_words = len(rows) >= ENOUGH_TO_ACT and all(map(is_word, words))
-    told = chain(*(known.get(bare(word), ()) for word in dict.fromkeys(words))) if are_words else ()
-    ids = rows[0].places.forms.get(_form(words[0]), ()) if len(rows) > 1 else ()
-    for one in dict.fromkeys((*ids, *told)):
+    form = _form(words[0]) if len(rows) > 1 else ""
+    ids = chain(*(row.places.forms.get(form, ()) for row in rows))
+    told = {one for word in words for one in known.get(bare(word), ())} if are_words else set()
+    are_names = are_words and is_acted_on and len({*words}) >= FEWEST_WORDS
+    others = rows[0].places.lists if are_names else ()
+    for one in dict.fromkeys(chain(ids, sorted(told), others)):
         if any(row.values(one) is None or one in row.holders for row in rows):
             continue
         pairs = [row.pair((one,)) for row in rows]
-        if one in rows[0].places.lists and (
-            are_words or _are_of_one_form([*words, *chain(*(pair.other for pair in pairs))])
-        ):
+        values = [*chain(*(pair.other for pair in pairs))]
+        if one in told and all(pair.other for pair in pairs):
+            is_kin = True
+        elif are_names and not one.startswith("every("):
+            is_kin = all(map(is_word, values)) and len({*map(bare, values)}) >= FEWEST_WORDS
+        else:
+            is_kin = _are_of_one_form([*words, *values])
+        if is_kin:
             yield f"{rows[0].word.text} not in {one}", pairs
 
 
 def _form(value: Any) -> str:
-    """Return the form of an id, in which digits may differ; "" for others."""
-    return re.sub("[0-9]+", "0", value) if isinstance(value, str) and is_code(value) else ""
+    """Return the form of an id, in which digits may differ; "" for others, and for dates."""
+    if not isinstance(value, str) or not is_code(value) or is_date(value):
+        return ""
+    return "@" if "@" in value else re.sub("[0-9]+", "0", value)
 
 
 def _are_of_one_form(values: Sequence[Any]) -> bool:
     """Return whether values are ids of one form: letters are the same, digits may differ."""
-    are_ids = all(isinstance(one, str) and is_code(one) for one in values)
-    return are_ids and not any(map(is_date, values)) and pattern_of(values) is not None
+    return len({*map(_form, values)} | {""}) == 2
+
+
+_LISTED = re.compile(r'^every\(|, "[^"]*"\)$')
 
 
 def _places_in(known: Known) -> _Places:
     """Return the single words of a record, and the lists of scalars in it by their expressions."""
     single = {text: [value] for text, value in fields(known, nested=False) if is_word(value)}
-    record = known.record if isinstance(known.record, dict) else {}
-    lists = {text: found for text, found in lists_of(known.name, record) if found}
+    # What a choice is made from has others than the task is about.
+    is_chosen_from = known.is_searched and isinstance(known.record, list)
+    lists = {} if is_chosen_from else dict(lists_of(known.name, known.record))
     holders: dict[str, list[str]] = defaultdict(list)
     forms: dict[str, list[str]] = defaultdict(list)
     for text, values in (*single.items(), *lists.items()):
         for key in dict.fromkeys(map(bare, values)):
             holders[key].append(text)
-        if form := _form(values[0]) if text in lists else "":
+        if text in lists and (form := _form(next(iter(values), None))):
             forms[form].append(text)
     return _Places(single, lists, holders, forms)
 

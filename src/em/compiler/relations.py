@@ -11,13 +11,13 @@ import math
 import operator
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import chain, combinations
+from itertools import chain, combinations, permutations
 from typing import Any
 
-from em.compiler.choice import Choice
+from em.compiler.choice import Choice, Row
 from em.compiler.equalities import equalities, is_nested
 from em.compiler.evidence import ENOUGH_TO_ACT, ENOUGH_TO_CHECK, information
 from em.compiler.example import Example, Read, Role, Turn
@@ -25,10 +25,21 @@ from em.compiler.explanation import SHARE
 from em.compiler.facts import pattern_of
 from em.compiler.memberships import all_are, lists_of, memberships, mentions
 from em.compiler.places import ELEMENT, are_comparable, is_code, is_number, key_of
-from em.compiler.situation import Known, Pair, Said, Situation, fields, said_in, surprise_of
+from em.compiler.situation import (
+    LENGTH,
+    Known,
+    Pair,
+    Said,
+    Situation,
+    fields,
+    read_off,
+    said_in,
+    surprise_of,
+)
 from em.compiler.steps import Block, Writer
 from em.compiler.term import field_text
 from em.compiler.windows import FAR_FROM_IT, windows
+from em.runner.expressions.functions import days
 from em.values.canonical import Json, same
 from em.values.times import is_clock, is_date, is_month
 
@@ -36,6 +47,15 @@ ENOUGH_NESTED = 8
 """Examples from which on a field of a record inside another one may identify something."""
 RARELY_BROKEN = 0.2
 """Bits for each pair up to which a relation is so common that checking it stops few runs."""
+RARELY_BY_CHANCE, ENOUGH_TO_KEEP = 0.1, 3.0
+"""Bits for each pair, and of all, between which an order may have held by chance."""
+IN_REACH = 3
+"""So many times the most that a write took is no limit of it."""
+MOST_RESULTS = 12
+"""Numbers, and dates, of one record with which is computed."""
+FEWEST_RESULTS = 4
+"""Different values of a number before it is what others come to."""
+_REFERENCE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 MOST_NEAR = 15
 """Values next to each other in size that are compared."""
 NEARLY = 0.1
@@ -54,7 +74,9 @@ class Relations:
         self._writer = writer
         self._lets = [*writer.lets]
         steps = [*writer.read_steps.values(), *self._lets]
+        self._args = args
         self._written = json.dumps([*args])
+        self._searched = json.dumps([step["value"] for step, _ in writer.picks])
         self._used = json.dumps([step.get("args", step.get("value")) for step in steps])
 
     def write(self) -> None:
@@ -127,7 +149,8 @@ class Relations:
         for example in self._writer.examples:
             if block is None:
                 known = [*self._known_in(example, None, self._writer.top)]
-                yield Situation(self._inputs(example, None, None), known, frozenset())
+                inputs = self._inputs(example, None, None)
+                yield Situation(inputs, known, frozenset(), self._taken(example), self._written)
                 continue
             own = frozenset(block.names)
             outer = [*self._known_in(example, None, self._writer.top)]
@@ -136,6 +159,20 @@ class Relations:
                 if inner:
                     inputs = self._inputs(example, turn, block)
                     yield Situation(inputs, [*outer, *inner], own)
+
+    def _taken(self, example: Example) -> dict[str, Said]:
+        """Return the numbers that writes take which are made once, by their expressions."""
+        found: dict[str, Said] = {}
+        space = self._writer.space
+        for slot, args, made in zip(space.slots, self._args, space.rounds(example), strict=True):
+            for name, text in args.items() if made and not slot.is_repeated else ():
+                value = made[0].args.get(name)
+                is_expression = isinstance(text, str) and text.startswith("{{ ")
+                if is_number(value) and is_expression and "}}" not in text[:-2]:
+                    bare = text[3:-3]
+                    own = bare if _REFERENCE.fullmatch(bare) else f"({bare})"
+                    found[own] = Said(own, value)
+        return found
 
     def _inputs(self, example: Example, turn: Turn | None, block: Block | None) -> dict[str, Said]:
         found: dict[str, Said] = {}
@@ -149,7 +186,7 @@ class Relations:
                 when = "" if is_certain else f"given({text})"
                 # How many elements there are may be limited.
                 is_list = isinstance(value, list)
-                one = f"{text} | length" if is_list else text
+                one = f"{text}{LENGTH}" if is_list else text
                 found[one] = Said(one, len(value) if is_list else value, when)
         return found
 
@@ -178,20 +215,34 @@ class Relations:
             when = step.get("when", "") if times[name] == 1 else ""
             reads = self._reads[role].get((id(example), turn))
             if reads:
-                rows = [*_asked(step, reads[0].args)]
-                asked = {str(text)[3:-3]: value for _, text, value in rows}
-                named = {str(text)[3:-3]: {one} for one, text, _ in rows}
+                by_name = [*_asked(step, reads[0].args)]
+                asked = {str(text)[3:-3]: value for _, text, value in by_name}
+                named = {str(text)[3:-3]: {one} for one, text, _ in by_name}
                 own = step.get("when", "")
-                yield Known(name, reads[0].result, asked, when, own, not asked, named)
+                is_searched = stands_in(name, self._searched)
+                yield Known(name, reads[0].result, asked, when, own, not asked, named, is_searched)
         for step, choice in writer.picks:
             if id(step) in here:
-                chosen = [
-                    row.chosen
+                rows = [
+                    row
                     for row in choice.rows
                     if row.spot.example is example and (turn is None or row.spot.turn == turn)
                 ]
-                if chosen:
-                    yield Known(step["save_as"], chosen[0], {}, step.get("when", ""))
+                if rows:
+                    asked, named = self._asked_for(rows[0])
+                    when = step.get("when", "")
+                    yield Known(step["save_as"], rows[0].chosen, asked, when, when, named=named)
+
+    def _asked_for(self, row: Row) -> tuple[dict[str, Any], dict[str, set[str]]]:
+        """Return what the list was asked by that an element was chosen from."""
+        example, number = row.spot.example, row.listed
+        for turn in (row.spot.turn, None):
+            step = self._writer.read_steps.get(example.role(number, turn))
+            if step is not None:
+                found = [*_asked(step, example.reads[number].args)]
+                asked = {str(text)[3:-3]: value for _, text, value in found}
+                return asked, {str(text)[3:-3]: {name} for name, text, _ in found}
+        return {}, {}
 
     def _write(self, text: str, pairs: Sequence[Pair], block: Block | None) -> None:
         step: Json = {"type": "assert", "check": text}
@@ -243,7 +294,8 @@ def _echoes(situations: Sequence[Situation]) -> Found:
     for situation in situations:
         for known in (one for one in situation.known if _is_of_round(situation, one)):
             for text, value, asked, wanted in _asked_and_told(known):
-                is_named = text.rpartition(".")[2] in known.named.get(asked, ())
+                is_search = known.is_searched and text.startswith("every(")
+                is_named = not is_search and _last_name(text) in known.named.get(asked, ())
                 is_echo = (is_code(value) and is_code(wanted)) or (is_named and value == wanted)
                 is_text = isinstance(value, str) and isinstance(wanted, str)
                 if is_echo or (is_text and not text.startswith("every(")):
@@ -256,6 +308,11 @@ def _echoes(situations: Sequence[Situation]) -> Found:
         if all(same(pair.one, pair.other) for pair in pairs):
             is_each = text.startswith("every(")
             yield (all_are(text, asked) if is_each else f"{text} == {asked}"), pairs
+
+
+def _last_name(text: str) -> str:
+    """Return the name of the field that an expression is about."""
+    return re.split(r'[."]', text.removesuffix('")'))[-1]
 
 
 def _asked_and_told(known: Known) -> Iterator[tuple[str, Any, str, Any]]:
@@ -327,8 +384,7 @@ def _comparable(
     """
     facts: dict[tuple[str, str], list[tuple[Said, Said]]] = defaultdict(list)
     told = [
-        [one for one in said_in(each) if are_comparable(one.value, one.value)]
-        for each in situations
+        [one for one in own if are_comparable(one.value, one.value)] for own in read_off(situations)
     ]
     near = {
         pair for each, values in zip(situations, told, strict=True) for pair in _near(each, values)
@@ -383,7 +439,7 @@ def _orders(situations: Sequence[Situation]) -> Found:
     for (text, other_text), rows in facts.items():
         if not all(are_comparable(one.value, other.value) for one, other in rows):
             continue
-        is_count = text.endswith("| length") or other_text.endswith("| length")
+        is_count = text.endswith(LENGTH) or other_text.endswith(LENGTH)
         if is_count and not all(type(one.value) is type(other.value) is int for one, other in rows):
             continue  # only a whole number limits how many there may be
         pairs = _as_pairs(rows)
@@ -394,10 +450,63 @@ def _orders(situations: Sequence[Situation]) -> Found:
             pairs,
             tried,
             is_kin=_are_kin(rows[0], situations[0]),
-            is_near=_are_near(rows[0], situations[0]),
+            is_near=_are_near(rows, situations[0]) and not _is_chance(rows, pairs, situations[0]),
         )
-        if sign:
+        if sign and _says_all(text, sign, other_text, inputs):
             yield f"{text} {sign} {other_text}", pairs
+
+
+def _says_all(text: str, sign: str, other_text: str, inputs: Container[str]) -> bool:
+    """Return whether an order is one that a list may have to keep.
+
+    It holds for the dates of all its elements, or says how many of them there may be.
+    """
+    less, more = (text, other_text) if sign[0] == "<" else (other_text, text)
+    is_least = more.endswith(LENGTH) and more not in inputs
+    return not (is_least or less.endswith(" | min)") or more.endswith(" | max)"))
+
+
+def _results(situations: Sequence[Situation]) -> Found:
+    """Yield that a number is what two others of its record come to, or the days between two dates.
+
+    A total is the price times the count, whoever computed it.
+    """
+    told = [{one.text: one for one in said_in(each)} for each in situations]
+    common = [one for text, one in told[0].items() if all(text in each for each in told)]
+    for holder in dict.fromkeys(one.holder for one in common):
+        own = [one.text for one in common if one.holder == holder]
+        numbers = [text for text in own if all(is_number(each[text].value) for each in told)]
+        dates = [text for text in own if all(is_date(each[text].value) for each in told)]
+        for text in numbers[:MOST_RESULTS]:
+            values = [each[text].value for each in told]
+            if len({*values}) < FEWEST_RESULTS:
+                continue
+            for made, results in _made_of(told, [one for one in numbers if one != text], dates):
+                if [round(one, 2) for one in results] == [round(one, 2) for one in values]:
+                    is_decimal = any(isinstance(one, float) for one in (*results, *values))
+                    check = f"{text} == {made}"
+                    if is_decimal:
+                        check = f"{text} | round(2) == ({made}) | round(2)"
+                    yield check, [Pair(one, one, ()) for one in values]
+                    break
+
+
+def _made_of(
+    told: Sequence[Mapping[str, Said]], numbers: Sequence[str], dates: Sequence[str]
+) -> Iterator[tuple[str, list[float]]]:
+    """Yield what comes of two numbers, and the days between two dates, in each situation."""
+    for one, other in combinations(numbers[:MOST_RESULTS], 2):
+        pairs = [(each[one].value, each[other].value) for each in told]
+        if all(map(all, pairs)):
+            yield f"{one} * {other}", [left * right for left, right in pairs]
+            yield f"{one} + {other}", [left + right for left, right in pairs]
+    for one, other in permutations(numbers[:MOST_RESULTS], 2):
+        pairs = [(each[one].value, each[other].value) for each in told]
+        if all(map(all, pairs)):
+            yield f"{one} - {other}", [left - right for left, right in pairs]
+    for one, other in permutations(dates[:MOST_RESULTS], 2):
+        spans = [days(each[one].value, each[other].value) for each in told]
+        yield f"days({one}, {other})", [float(span) for span in spans]
 
 
 def _farthest(situations: Sequence[Situation]) -> Found:
@@ -480,32 +589,89 @@ def _are_kin(row: tuple[Said, Said], situation: Situation) -> bool:
     without asking for anything: a clock, a rule of the house. Other values are larger or smaller
     without a reason.
     """
-    if any(one.text in situation.inputs for one in row) or row[0].words & row[1].words:
+    if row[0].words & row[1].words:
         return True
+    if any(one.text in situation.inputs for one in row):
+        return not _has_number_of_text(row)
     context = {known.name for known in situation.known if known.is_context}
     return isinstance(row[0].value, str) and any(one.holder in context for one in row)
 
 
-def _are_near(row: tuple[Said, Said], situation: Situation) -> bool:
+def _are_near(rows: Sequence[tuple[Said, Said]], situation: Situation) -> bool:
     """Return whether two values are so close that either may well limit the other.
 
     Both are given or stand in one record, they are the length of a list and a number that was
-    read, their names have a word in common, or they are times of which one is given or the time of
-    a clock. Of two prices that were read under one name either may be the larger; what is given
-    under the name of what is there (points, of all points) is a part of it, or more than it.
+    read for it, their names have a word in common, or they are times of which one is given or the
+    time of a clock. Of two prices that were read under one name either may be the larger; what is
+    given under the name of what is there (points, of all points) is a part of it, or more than it.
+    From enough recordings on dates of any two records are near, and so is any number to one that a
+    write takes.
     """
-    one, other = row
-    if one.holder == other.holder or (one.words & other.words and one.words != other.words):
+    row = one, other = rows[0]
+    given = (one.text in situation.inputs, other.text in situation.inputs)
+    if len(rows) >= ENOUGH_TO_ACT and True not in given and _may_limit(rows, situation):
         return True
-    given = [each.text in situation.inputs for each in row]
-    if any(given) and one.words and one.words == other.words:
+    # The number of a text, which is one with a unit, has no order with others for that alone.
+    is_one_record = one.holder == other.holder and not _has_number_of_text(row)
+    if is_one_record or _share_a_word(row):
         return True
-    if any(each.text.endswith("| length") for each in row):
-        # How many things somebody brings has no limit in how many days he stays.
-        return type(one.value) is type(other.value) is int and not all(given)
+    is_one_word = bool(one.words) and one.words == other.words
+    if True in given and is_one_word:
+        return True
     context = {known.name for known in situation.known if known.is_context}
-    is_time = isinstance(one.value, str)
-    return all(given) or (is_time and (any(given) or bool({one.holder, other.holder} & context)))
+    is_about_it = True in given or bool({one.holder, other.holder} & context)
+    lengths = (one.text.endswith(LENGTH), other.text.endswith(LENGTH))
+    if True in lengths:
+        # How many things somebody brings has no limit in how many days he stays.
+        is_about_it = (is_about_it and False in lengths) or is_one_word
+        return type(one.value) is type(other.value) is int and is_about_it and False in given
+    return False not in given or (isinstance(one.value, str) and is_about_it)
+
+
+def _may_limit(rows: Sequence[tuple[Said, Said]], situation: Situation) -> bool:
+    """Return whether two values are dates, or a number that a write takes and one not far above.
+
+    The parts of a sum of products have no one measure.
+    """
+    one, other = rows[0]
+    if isinstance(one.value, str):
+        return not (_EVERY in one.text and _EVERY in other.text and one.holder == other.holder)
+    if other.text in situation.written:
+        one, other, rows = other, one, [row[::-1] for row in rows]
+    is_product = "sum_of(" in other.text and other.text.count('"') > 2
+    if one.text not in situation.written or is_product:
+        return False
+    is_near = IN_REACH * max(one.value for one, _ in rows) >= min(one.value for _, one in rows)
+    return is_near and all(one.value <= other.value for one, other in rows)
+
+
+_EVERY = "(every("
+
+
+def _has_number_of_text(row: tuple[Said, Said]) -> bool:
+    return any(one.text.startswith("numbers_in(") for one in row)
+
+
+def _share_a_word(row: tuple[Said, Said]) -> bool:
+    """Return whether one name says more of the same thing than the other: points, of all points."""
+    return bool(row[0].words & row[1].words) and row[0].words != row[1].words
+
+
+def _is_chance(
+    rows: Sequence[tuple[Said, Said]], pairs: Sequence[Pair], situation: Situation
+) -> bool:
+    """Return whether two values may have been in order by chance.
+
+    Pairing them otherwise would break the order sometimes, but not so often that it is a wonder
+    that it held. Of values that are given, or have a word in common, it is none.
+    """
+    row = rows[0]
+    context = {known.name for known in situation.known if known.is_context}
+    is_time = isinstance(row[0].value, str) and any(one.holder in context for one in row)
+    if is_time or _share_a_word(row) or any(one.text in situation.inputs for one in row):
+        return False
+    holds = operator.le if all(pair.one <= pair.other for pair in pairs) else operator.ge
+    return RARELY_BY_CHANCE * len(pairs) < surprise_of(pairs, holds) < ENOUGH_TO_KEEP
 
 
 def order_of(pairs: Sequence[Pair], tried: float, *, is_kin: bool, is_near: bool = False) -> str:
@@ -590,9 +756,14 @@ def _differences(situations: Sequence[Situation]) -> Found:
     """Yield that two inputs of one form never were the same: nobody gives to himself."""
     facts: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for situation in situations:
-        codes = [one for one in situation.inputs.values() if is_code(one.value)]
-        for one, other in combinations(codes, 2):
-            if pattern_of([one.value, other.value]) and not is_date(one.value):
+        texts = [one for one in situation.inputs.values() if isinstance(one.value, str)]
+        for one, other in combinations(texts, 2):
+            are_codes = is_code(one.value) and is_code(other.value)
+            if are_codes:
+                are_alike = pattern_of([one.value, other.value]) is not None
+            else:
+                are_alike = _share_a_word((one, other))
+            if are_alike and not is_date(one.value):
                 when = tuple(sorted({one.when, other.when} - {""}))
                 facts[one.text, other.text].append(Pair(one.value, other.value, when))
     for (text, other_text), pairs in facts.items():
@@ -619,6 +790,7 @@ _RELATIONS = (
     _echoes,
     _identifiers,
     _equalities,
+    _results,
     _orders,
     _farthest,
     memberships,

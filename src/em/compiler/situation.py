@@ -1,25 +1,39 @@
 """Situation: what is known in one recording, or in one round of a loop in it, by expressions."""
 
+import json
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
-from em.compiler.facts import pattern_of
-from em.compiler.places import is_code, plain
+from em.compiler.facts import has_parts, pattern_of
+from em.compiler.places import Place, is_code, is_number, is_scalar, plain
 from em.compiler.term import field_text
+from em.runner.expressions.functions import dates_in, numbers_in, sum_of
+from em.values.leaves import is_by_id
+from em.values.times import is_date
 
 FEWEST_IN_TABLE = 5
 """Entries of a mapping from names to ids."""
 MOST_CROSSED = 30
 """Examples whose values are paired with those of others."""
+MOST_IN_TEXT = 8
+"""Dates, and numbers, of one text that are values of their own."""
+MOST_SUMMED = 4
+"""Fields of the records in a list that are summed up."""
+FEWEST = 4
+"""Recordings with a list or a text, before what is read off it is compared with anything."""
+LENGTH = " | length"
 
 
 class Known(NamedTuple):
     """A record that the routine has under a name, in one situation.
 
     asked: the values that it was read by, known if `asked_when`. is_context: it was read without
-    asking for anything. named: the arguments that each value was given as.
+    asking for anything. named: the arguments that each value was given as. is_searched: elements
+    are chosen from it, so that what all of them have in common says nothing.
     """
 
     name: str
@@ -29,6 +43,7 @@ class Known(NamedTuple):
     asked_when: str = ""
     is_context: bool = False
     named: Mapping[str, Collection[str]] = {}
+    is_searched: bool = False
 
 
 class Said(NamedTuple):
@@ -41,13 +56,17 @@ class Said(NamedTuple):
     @property
     def holder(self) -> str:
         """The name of the record that it is a field of."""
-        return self.text.partition(".")[0].partition("[")[0]
+        found = _HOLDER.match(self.text)
+        return found[1] if found else ""
 
     @property
     def words(self) -> set[str]:
         """The words of the field's name."""
-        found = re.split(r"[^a-z]+", self.text.rpartition(".")[2].lower())
+        found = re.split(r"[^a-z]+", self.text.removesuffix(LENGTH).rpartition(".")[2].lower())
         return {word for word in found if len(word) > 2}
+
+
+_HOLDER = re.compile(r"(?:\w*\()*(\w+)")
 
 
 class Situation(NamedTuple):
@@ -57,6 +76,15 @@ class Situation(NamedTuple):
     known: list[Known]
     own: frozenset[str]
     """Names that belong to the round."""
+    written: Mapping[str, Said] = {}
+    """The numbers that writes take, by their expressions."""
+    acted: str = ""
+    """The arguments of writes, as they are written down."""
+
+    def is_acted_on(self, text: str) -> bool:
+        """Return whether writes take something of the record that a value stands in."""
+        holder, dot, _ = text.rpartition(".")
+        return bool(dot) and f"{holder}." in self.acted
 
     @property
     def told(self) -> list[Any]:
@@ -85,6 +113,100 @@ def said_in(situation: Situation) -> list[Said]:
     for known in situation.known:
         found += [Said(text, value, known.when) for text, value in fields(known)]
     return found
+
+
+def read_off(situations: Sequence[Situation]) -> list[list[Said]]:
+    """Return by situation what inputs and records say, and what is read off lists and texts.
+
+    How long a list is and what it sums up to, its first and last date, the dates and numbers of a
+    text in their order, and what writes compute are values like any other: what holds of a field
+    holds of them. Each situation must have them, but for those of a list that may be empty; and
+    of few situations many such values are in order by chance.
+    """
+    if len(situations) < FEWEST:
+        return [*map(said_in, situations)]
+    derived = [{one.text: one for one in _derived(situation)} for situation in situations]
+    counts = Counter(text for one in derived for text in one)
+    found = []
+    for situation, own in zip(situations, derived, strict=True):
+        told = said_in(situation)
+        known = {one.text for one in told}
+        told += [
+            one._replace(when=_is_filled(text) or one.when)
+            for text, one in own.items()
+            if text not in known
+            if counts[text] == len(situations) or (_is_filled(text) and counts[text] >= FEWEST)
+        ]
+        found.append(told)
+    return found
+
+
+def _is_filled(text: str) -> str:
+    """Return the condition that a list is not empty whose dates are compared; "" for others."""
+    found = _EXTREME.fullmatch(text)
+    return f"({found[1]}{LENGTH}) > 0" if found else ""
+
+
+_EXTREME = re.compile(r'\(every\((.*), "[^"]*"\) \| (?:min|max)\)')
+
+
+def _derived(situation: Situation) -> Iterator[Said]:
+    """Yield what is read off the lists and texts inside records, and what writes compute."""
+    yield from situation.written.values()
+    for known in situation.known:
+        for text, value in (*_in_texts(known), *_of_lists(known)):
+            yield Said(text, value, known.when)
+
+
+def _in_texts(known: Known) -> Iterator[tuple[str, Any]]:
+    """Yield the dates and numbers of texts, in their order; of a list its first and last text."""
+    ends = [
+        (f"{field_text(known.name, tuple(map(str, place)))}[{number}]", items[number])
+        for place, items in _lists(known.record)
+        for number in ((0, -1) if items and not known.is_searched else ())
+    ]
+    for text, value in (*fields(known), *ends):
+        if isinstance(value, str) and has_parts(value):
+            for name, parts in (("dates_in", dates_in(value)), ("numbers_in", numbers_in(value))):
+                for number, part in enumerate(parts[:MOST_IN_TEXT]):
+                    yield f"{name}({text})[{number}]", part
+
+
+def _of_lists(known: Known) -> Iterator[tuple[str, Any]]:
+    """Yield lists of scalars, and of all lists how long they are, their sums, and their dates."""
+    for place, items in _lists(known.record) if not known.is_searched else ():
+        text = field_text(known.name, tuple(map(str, place)))
+        yield f"{text}{LENGTH}", len(items)
+        if items and all(map(is_scalar, items)):
+            yield text, items
+        for names in _columns(items):
+            args = "".join(f", {json.dumps(name)}" for name in names)
+            yield f"sum_of({text}{args})", sum_of(items, *names)
+        for name in items[0] if items and all(isinstance(one, dict) for one in items) else ():
+            dates = [one.get(name) for one in items]
+            if all(map(is_date, dates)) and name.isidentifier():
+                yield f'(every({text}, "{name}") | min)', min(dates)
+                yield f'(every({text}, "{name}") | max)', max(dates)
+
+
+def _lists(value: Any, place: Place = ()) -> Iterator[tuple[Place, list[Any]]]:
+    """Yield the lists of a record that stand in no other list."""
+    if isinstance(value, list):
+        yield place, value
+    elif isinstance(value, dict) and not is_by_id(value):
+        for name, one in value.items():
+            if not is_scalar(one):
+                yield from _lists(one, (*place, name))
+
+
+def _columns(items: Sequence[Any]) -> Iterator[tuple[str, ...]]:
+    """Yield the fields that are numbers in all records of a list, single ones and pairs of them."""
+    if items and all(map(is_number, items)):
+        yield ()
+    elif items and all(isinstance(one, dict) for one in items):
+        names = [name for name in items[0] if all(is_number(one.get(name)) for one in items)]
+        yield from ((name,) for name in names[:MOST_SUMMED])
+        yield from combinations(names[:MOST_SUMMED], 2)
 
 
 def surprise_of(pairs: Sequence[Pair], holds: Any) -> float:

@@ -44,7 +44,7 @@ from em.compiler.explanation import (
     descend,
     is_merged,
 )
-from em.compiler.forms import applied, part_forms
+from em.compiler.forms import applied, is_measure, part_forms
 from em.compiler.holes import is_set_off
 from em.compiler.list_forms import COUNT, totals_of
 from em.compiler.places import (
@@ -542,9 +542,10 @@ class Space:
     def _explain_by_texts(self, spot: Spot) -> dict[Source, Explanation]:
         """Return the texts in which a value stands, found by the wording around it."""
         found: dict[Source, Explanation] = {}
-        if is_small(spot.value) or is_date(spot.value):
+        if is_date(spot.value):
             return found
-        for text in texts_before(spot):
+        is_few = is_small(spot.value)
+        for text in (one for one in texts_before(spot) if not is_few or is_measure(one)):
             for form in part_forms(text, spot.value):
                 for source, one in self.explain(spot._replace(value=text), "").items():
                     if isinstance(source, FromRead):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from em.compiler.places import Key, is_number, is_scalar, key_of
-from em.compiler.situation import Known, Pair, Said, Situation, fields, said_in
+from em.compiler.situation import Known, Pair, Said, Situation, fields, read_off, said_in
 from em.compiler.term import field_text, fits_text
 from em.runner.expressions.functions import SECONDS, days, elapsed
 from em.values.times import is_date, seconds_of
@@ -57,8 +57,8 @@ def windows(
     is_used: whether a step uses what was read. bounded: moments that a check limits already.
     """
     rows: dict[tuple[str, str], list[_Span]] = defaultdict(list)
-    for situation in situations:
-        for span in _spans(situation, is_used):
+    for situation, values in zip(situations, read_off(situations), strict=True):
+        for span in _spans(situation, values, is_used):
             rows[span.start.text, span.end.text].append(span)
     always = {
         texts: spans
@@ -77,9 +77,11 @@ def windows(
             yield _longest(spans)
 
 
-def _spans(situation: Situation, is_used: Callable[[str], bool]) -> Iterator[_Span]:
+def _spans(
+    situation: Situation, told: Sequence[Said], is_used: Callable[[str], bool]
+) -> Iterator[_Span]:
     """Yield the spans from each moment to the time that was read or given."""
-    moments = [one for one in said_in(situation) if seconds_of(one.value) is not None]
+    moments = [one for one in told if seconds_of(one.value) is not None]
     context = {known.name for known in situation.known if known.is_context}
     ends = [one for one in moments if one.text in situation.inputs or one.holder in context]
     if not ends or len(ends) == len(moments) == 1:

@@ -32,6 +32,11 @@ def is_line(text: str) -> bool:
     return text.isprintable() and all(_is_of_one_script(word) for word in text.split())
 
 
+def is_text(text: str) -> bool:
+    """Return whether a text of several lines has no hidden or look-alike characters."""
+    return all(is_line(one.strip()) for one in text.replace("\t", " ").splitlines())
+
+
 def is_name(text: str) -> bool:
     """Return whether a line has letters, digits, spaces and the signs of names only."""
     return is_line(text) and all(
@@ -50,7 +55,7 @@ def _is_of_one_script(word: str) -> bool:
     return len(scripts) <= 1 or scripts.issubset(_ONE_SCRIPT)
 
 
-FORMATS = {"line": is_line, "name": is_name, "code": is_code}
+FORMATS = {"line": is_line, "text": is_text, "name": is_name, "code": is_code}
 """The formats that em adds to those of JSON Schema. They say which signs a text may have."""
 
 

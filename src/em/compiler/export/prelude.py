@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from em.values.canonical import same
-from em.values.json_schema import is_code, is_line, is_name
+from em.values.json_schema import is_code, is_line, is_name, is_text
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
 """Stands for a value that is not there: an input that was not given, the result of a skipped step.
@@ -406,6 +406,7 @@ FORMATS: dict[str, Any] = {
     "date": lambda text: len(text) == 10 and date.fromisoformat(text),
     "date-time": lambda text: datetime.fromisoformat(text).tzinfo,
     "line": is_line,
+    "text": is_text,
     "name": is_name,
     "code": is_code,
 }

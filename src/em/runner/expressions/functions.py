@@ -4,6 +4,7 @@ Filters of Jinja (`| round`, `| sum`, `| sort`) do the rest.
 """
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
@@ -308,6 +309,30 @@ def quoted(value: Any, how: str) -> str:
 _SLUGS = {"slug": "-", "snake": "_", "words": " ", "flat": ""}
 """What stands between the words of a text: `desk-lamp`, `desk_lamp`, `desk lamp`, `desklamp`."""
 _SPEC = re.compile(r"0?[0-9]{0,2},?(?:\.[0-9])?[df]")
+
+
+def dates_in(text: Any) -> list[str]:
+    """Return the dates of a text in their order, without times: 2026-05-31."""
+    return [one for one in _DATE_IN.findall(str(text)) if is_date(one)]
+
+
+def numbers_in(text: Any) -> list[float]:
+    """Return the numbers that stand in a text as words of their own, in their order."""
+    return [float(one.replace(",", "")) for one in _NUMBER_IN.findall(str(text))]
+
+
+_DATE_IN = re.compile(r"(?<![\w-])\d{4}-\d\d-\d\d(?![\w-])", re.ASCII)
+_NUMBER_IN = re.compile(
+    r"(?<![\w.,:/-])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\w/-]|[.,:]\d)", re.ASCII
+)
+
+
+def sum_of(items: Any, *names: str) -> float:
+    """Return the sum of a list of numbers, or of a field; of several fields their products."""
+    rows = [[one[name] for name in names] if names else [one] for one in items]
+    if not all(type(one) in (int, float) for row in rows for one in row):
+        raise TypeError("sum_of() needs numbers")
+    return round(sum(map(math.prod, rows)), 6)
 
 
 def days(first: str, last: str) -> int:
@@ -772,6 +797,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         given, only, only_key, where, smallest, largest, common, every, distinct, merge,
         at_least, at_most, holding, structure, between, part_of, shown, quoted, days, elapsed,
         later, lines, line_place, next_number, stands_once, stands_in, lists_only, len,
+        dates_in, numbers_in, sum_of,
     )
 }  # fmt: skip
 """The functions that routines and workflows may call."""
