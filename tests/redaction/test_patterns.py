@@ -52,6 +52,12 @@ PLACES = [
     '{"name": "DB_PASSWORD", "value": "«{20}»"}',
     '<add key="ClearTextPassword" value="«{20}»" />',
     "<credentials><password>«{20}»</password></credentials>",
+    "requirepass «{20}»",
+    "const key = process.env.SESSION_SECRET || '«{12}»';",
+    'variable "db_password" {\n  default = "«{12}»"\n}',
+    '["password"]=>\n  string(12) "«{12}»"',
+    "<Password>\n  <Value>«{12}»</Value>\n</Password>",
+    "define('AUTH_KEY',         '«v4,Hu&#.Il>{20}»');",
 ]
 ALPHABETS = {
     "": string.ascii_letters + string.digits,

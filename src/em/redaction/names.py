@@ -15,15 +15,18 @@ _PASSWORDS = (
     "hasło jelszó parola lozinka pasahitza slaptažodis parool kata·sandi mật·khẩu lykilorð"
 ).split()
 _SHORT = "pass pwd pw psk passw passwrd pswd".split()
+_GLUED = r"[a-z]{2,12}(?:pass|pwd|pw|psk)"
+"""Names that end in such a word without a sign between: requirepass, bindpw."""
+_HARMLESS_PASSES = ("bypass", "compass", "surpass", "trespass", "overpass", "underpass")
 _SHORT_BENT = "senha clave mdp şifre heslo geslo zaporka".split()
 """Words that end other words too: a sign stands before them, or they begin with a capital."""
 _KEY_OF = (
     "api auth private access encryption account subscription signing master shared service secret "
-    "admin deploy ssh jwt hmac webhook decryption"
+    "admin deploy ssh jwt hmac webhook decryption unseal recovery validation"
 ).split()
 _LOGINS = (
     "login logon sign·in signin auth authenticate creds connect create_user createuser adduser "
-    "hmac cipher pdo"
+    "hmac cipher pdo database"
 ).split()
 """Beside these stand a user and a password, or other arguments and a key."""
 _HARMLESS_TOKENS = (
@@ -47,7 +50,8 @@ def _spelled(words: Iterable[str]) -> str:
 
 _KEYS = rf"(?:{'|'.join(_KEY_OF)})[_ .-]?key"
 _WORDS = (
-    rf"(?i)(?P<plain>{_KEYS}(?:[_.-]base)?|password|passwd|secret|token|cookies|(?-i:[A-Z]_KEY))"
+    rf"(?i)(?P<plain>{_KEYS}(?:[_.-]base)?|password|passwd|secret|token|cookies"
+    r"|(?-i:[A-Z]_(?:KEY|AUTH|PAT)))"
     rf"|(?P<bent>{_any(_PASSWORDS)}|{PASSWORD}+|{KEY}+)"
     rf"|(?P<short>(?P<declined>{_any(_SHORT_BENT)})|{_any(_SHORT)})"
     rf"|(?P<login>{_any(_LOGINS)})"
@@ -55,13 +59,14 @@ _WORDS = (
 _NAME = (
     rf"(?i).*(?:{_any(_PASSWORDS)}|secret|{PASSWORD}|{KEY})s?"
     rf"|(?:.*[_. -])?(?:{_any(_SHORT + _SHORT_BENT)})"
-    rf"|.*{_KEYS}s?|.*secret[_. -]key[_. -]base|(?-i:.*[a-z](?:Pass|Pwd|Pw|Psk)|[A-Z0-9_]+_KEY)"
+    rf"|.*{_KEYS}s?|.*secret[_. -]key[_. -]base"
+    r"|(?-i:.*[a-z](?:Pass|Pwd|Pw|Psk)|[A-Z0-9_]+_(?:KEY|AUTH|PAT))"
     r"|(?:proxy[_-]?)?authorization|(?:set[_-]?)?cookies?|credentials?|auth"
 )
 ANCHORS = (
     rf"{_spelled(_PASSWORDS)}|(?:^|[^a-z]|[a-z](?-i:P))(?:{_spelled(_SHORT + _SHORT_BENT)})"
-    rf"|secret|token|{_KEYS}"
-    r"|(?-i:[a-z](?:Pass|Pwd|Pw|Psk)|[A-Z]_KEY)|authorization|cookie"
+    rf"|[a-z](?:{_any(_SHORT)})[^a-z]|secret|token|{_KEYS}"
+    r"|(?-i:[a-z](?:Pass|Pwd|Pw|Psk)|[A-Z]_(?:KEY|AUTH|PAT))|authorization|cookie"
     rf"|(?:{_spelled(_LOGINS)})\w{{0,16}}\\*[\"']?[ \t]{{0,2}}[(=:]|[ａ-ｚ]{{4}}|"
     + "|".join(word.replace("·", " ") for words in FOREIGN.values() for word in words)
 )
@@ -92,6 +97,8 @@ class Name(NamedTuple):
 def is_secret_name(name: str) -> bool:
     """Whether what stands under this name is a secret, if it can be one."""
     plain = folded(name)
+    if name.islower() and compiled(_GLUED).fullmatch(plain) is not None:
+        return not name.endswith(_HARMLESS_PASSES)
     if compiled(_NAME).fullmatch(plain) is not None:
         return True
     of, token, behind = plain.decode("latin-1").lower().rpartition("token")
@@ -120,7 +127,9 @@ def names_in(view: View) -> Iterator[Name]:
         start = _beginning(data, word)
         is_capital = data[word : word + 1].isupper() and data[word - 1 : word].islower()
         if group in (b"short", b"login") and data[word - 1 : word] in _LETTERS and not is_capital:
-            continue
+            glued = _beginning(data, word) if group == b"short" else word
+            if compiled(_GLUED).fullmatch(data, glued, end) is None:
+                continue
         if group == b"login":
             if compiled(_LOGIN_ENDING).match(data, end):
                 yield Name(start, end, view.original(start, end), "login")

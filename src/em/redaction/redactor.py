@@ -8,7 +8,7 @@ are decoded and searched, as often as something is found.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import re2
@@ -289,7 +289,12 @@ def _signed(view: View, signature: Signature) -> Iterator[Found]:
             end = start + end_of_value(
                 view.data[start : min(end, start + LONGEST_VALUE)], in_a_url=False
             )
-        name = match.group(b"name").decode() if b"name" in groups else ""
+        if signature.form == "members":
+            for member in compiled(_MEMBER).finditer(view.data, start, end):
+                yield Found(member.start(1), member.end(1), signature.name)
+            continue
+        name = match.group(b"name") if b"name" in groups else None
+        name = name.decode() if name else ""
         text = view.original(start, end) if end > start else ""
         if text and _has_form(signature, name, text):
             yield Found(start, end, name or signature.name)
@@ -300,30 +305,59 @@ def _has_form(signature: Signature, name: str, secret: str) -> bool:
         secret = first_of(secret)
     if not secret or is_between(secret) or is_placeholder(name, secret):
         return False
-    has_digit = any(map(str.isdigit, secret))
-    match signature.form.split(" ")[0]:
-        case "opaque":  # ordinary words stand there too: "bearer authentication"
-            fits = has_digit or "=" in secret or (is_random(secret) and "." not in secret)
-        case "mixed":
-            fits = has_digit and (len(secret) > _LONG or any(map(str.isupper, secret)))
-        case "no":  # port
-            fits = not is_all(r"\d{1,5}[/?#].*", secret)
-        case "source":
-            fits = not secret.startswith(("env:", "file:", "fd:", "stdin"))
-        case "digit":
-            fits = has_digit
-        case "chosen":
-            fits = strength(secret) >= CHOSEN
-        case "random":
-            fits = strength(secret) >= RANDOM
-        case _:
-            fits = True
-    return fits
+    fits = FORMS.get(signature.form.split(" ")[0])
+    return fits is None or fits(name, secret)
 
 
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdigit, text))
+
+
+def _is_opaque(_: str, secret: str) -> bool:
+    """Ordinary words stand there too: "bearer authentication"."""
+    return _has_digit(secret) or "=" in secret or (is_random(secret) and "." not in secret)
+
+
+def _is_base62(_: str, secret: str) -> bool:
+    kinds = (str.isdigit, str.isupper, str.islower)
+    return all(any(map(kind, secret)) for kind in kinds) and is_random(secret)
+
+
+FORMS: Mapping[str, Callable[[str, str], bool]] = {
+    "opaque": _is_opaque,
+    "mixed": lambda _, secret: (
+        _has_digit(secret) and (len(secret) > _LONG or any(map(str.isupper, secret)))
+    ),
+    "base62": _is_base62,
+    # A key for a cache, a table or a page is no secret.
+    "made": lambda name, secret: (
+        _has_digit(secret)
+        and is_random(secret)
+        and not name.lower().replace("-", "_").replace(".", "_").endswith(_HARMLESS_KEYS)
+    ),
+    # Of a certificate or a public key the lines are no secret.
+    "lines": lambda name, secret: not name and is_random(secret[:64]),
+    "no": lambda _, secret: len(secret) > _PORT and not is_all(r"\d{1,5}[/?#].*", secret),
+    "source": lambda _, secret: not secret.startswith(("env:", "file:", "fd:", "stdin")),
+    "digit": lambda _, secret: _has_digit(secret),
+    "chosen": lambda _, secret: strength(secret) >= CHOSEN,
+    "random": lambda _, secret: strength(secret) >= RANDOM,
+}
+"""How a value must look by the first word of the column `form`, given its name and itself."""
+_PORT = 3
 _LONG = 42
+_HARMLESS_KEYS: tuple[str, ...] = tuple(
+    word + end
+    for word in (
+        "cache sort partition primary foreign object group idempotency dedup hash index unique"
+        " public s3 row query lookup message i18n translation page file map state node registry"
+        " storage record item entry shard bucket dict json react artifact run build"
+    ).split()
+    for end in ("key", "_key")
+)
+_MEMBER = rf":[ \t]*[{QUOTES}]?([^\s{QUOTES},{{}}|>]{{6,}})"
 _LAST_LINE = r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-_BODY = rf"(?:[A-Za-z0-9+/=\s:,.\\()>|;{QUOTES}]|-[^-])*"
+_BODY = rf"(?:[A-Za-z0-9+/=\s:,.\\()\[\]>|;{QUOTES}]|-[^-])*"
 
 
 def _end_of_key(data: bytes, start: int) -> int:

@@ -46,5 +46,5 @@ def _row(row: str) -> Signature:
     begins = [begin.replace(".", r"\.") for begin in anchors.split()]
     pattern = f"{_EDGE}(?P<secret>(?:{'|'.join(begins)}){body.removesuffix('$')}){end}"
     sign = body[: body.index("{")] if body[0] == "[" else r"\w"
-    anchors = " ".join(f"{begin}{sign}{{4}}".lower() for begin in begins)
+    anchors = " ".join(f"(?-i:{begin}{sign}{{4}})" for begin in begins)
     return Signature(name, anchors, pattern, "", known, source)

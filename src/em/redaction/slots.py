@@ -8,8 +8,10 @@ its name says how much a value must look like a secret by itself: see `strength`
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import re2
+
 from em import deadline
-from em.redaction.linear import compiled, is_all
+from em.redaction.linear import compiled, is_all, made_once, options
 from em.redaction.names import Name, is_secret_name, kind_of, names_in
 from em.redaction.strength import (
     CHOSEN,
@@ -17,6 +19,7 @@ from em.redaction.strength import (
     is_placeholder,
     is_plausible,
     is_random,
+    is_symbolic,
     strength,
 )
 from em.redaction.view import QUOTES, View
@@ -25,6 +28,7 @@ LONGEST_VALUE = 4096
 _SHORTEST = 6
 _LEFT, _NEAR, _MOST_STEPS, _SENTENCE = 160, 200, 16, 5
 _LONGEST_BLOCK = 20_000
+_LONGEST_SIGN = 500
 
 
 class Found(NamedTuple):
@@ -55,12 +59,13 @@ _Q = f"[{QUOTES}]"
 _VALUE_WORD = r"(?i:value|val|default|content|data|string|text|example|plaintext)"
 _QUOTE = rf"(?:[rbfuRBFU@$]{{1,2}}|[&!][\w!]{{1,20}}[ \t]{{1,4}})?(?P<quote>{_Q})"
 _CLOSE = rf"[{QUOTES}\]}}*_]{{0,4}}"
-_SIGN = r"(?:=>|[:?]=|->|\+=|[:=]{1,2}|\x1a)\*{0,2}"
+_SIGN = r"(?:=>|[:?]=|:-|->|\+=|[:=]{1,2}|\x1a)\*{0,2}"
 _TYPE = (
     r"(?:\s{0,4}:\s{0,4}|[ \t]{1,4})[A-Za-z&][\w<>\[\].?&]{0,30}(?: \w{1,20})?[ \t]{0,4}=[ \t]{0,4}"
 )
 _TRIPLE = r"[ \t]{0,4}=[ \t]{0,4}[rbfu]?(?P<quote>\"\"\"|''')"
 _MEMBER = rf"(?:\{{\s{{0,40}}{_Q}?{_VALUE_WORD}{_Q}?\s{{0,3}}[:=]\s{{0,8}})?"
+_DUMPED = r"(?:string\(\d{1,4}\)\s{1,4})?"
 _TAG = r"[&!][\w!]{1,20}[ \t]{1,4}"
 SLOTS = (
     # a line of an environment, with all signs up to its end
@@ -73,8 +78,9 @@ SLOTS = (
         _SHORTEST,
     ),
     Slot(_TRIPLE, "quoted", "quoted"),
-    Slot(rf"{_CLOSE}\s{{0,8}}{_SIGN}\s{{0,8}}{_MEMBER}{_QUOTE}", "quoted", "quoted"),
+    Slot(rf"{_CLOSE}\s{{0,8}}{_SIGN}\s{{0,8}}{_MEMBER}{_DUMPED}{_QUOTE}", "quoted", "quoted"),
     Slot(rf"{_TYPE}{_QUOTE}", "quoted", "quoted"),
+    Slot(rf"{_CLOSE}\)?\s{{1,8}}(?:\|\||\?\?|or)\s{{1,8}}{_QUOTE}", "quoted", "quoted"),
     Slot(rf"{_Q}?[ \t]{{0,8}}:[ \t]{{1,8}}(?:{_TAG})?[|>][+-]?\d?[ \t]*\r?\n", "block", "quoted"),
     Slot(
         rf"{_CLOSE}[ \t]{{0,8}}{_SIGN}[ \t]{{0,8}}(?:{_TAG})?{_MEMBER}",
@@ -83,12 +89,18 @@ SLOTS = (
         "",
         _SHORTEST,
     ),
+    Slot(
+        rf"{_Q}\s{{0,3}}\{{[^{{}}]{{0,300}}?\bdefault\s{{0,20}}=\s{{0,4}}{_QUOTE}",
+        "quoted",
+        "quoted",
+    ),
     Slot(rf"[({{]\s{{0,4}}{_QUOTE}", "quoted", "clear"),
     Slot(rf"{_Q},\s{{0,4}}{_QUOTE}", "quoted", "quoted", rf"{_Q}--"),
-    Slot(rf"{_Q}\s{{0,4}},\s{{0,4}}{_QUOTE}", "quoted", "near"),
+    Slot(rf"{_Q}\s{{0,4}},(?:\s{{0,4}}|[ \t]{{0,24}}){_QUOTE}", "quoted", "near"),
     Slot(rf"[ =]\s{{0,4}}{_QUOTE}", "quoted", "quoted", r"(?:^|\s)--"),
     Slot(r"[ =]\s{0,4}", "bare", "quoted", r"(?:^|\s)--", _SHORTEST),
     Slot(rf"{_Q}?>\s{{0,8}}", "element", "quoted", rf"[<\"']|[{QUOTES}]"),
+    Slot(r">\s{0,40}<[\w:]{1,20}>\s{0,8}", "element", "clear", r"[<\"':]"),
     Slot(r"</\w{1,20}>\s{0,40}<[^<>]{1,40}>", "element", "clear", ">"),
     Slot(
         "[ \t]{1,4}",
@@ -107,6 +119,7 @@ _STEP = (
     rf"|(?P<bare>[^\s{QUOTES}<>(){{}}\[\],;|:=.*/\\\x80-\xff-][^\s{QUOTES}<>(){{}},;|\x80-\xff]*)"
 )
 """What stands behind a name, one after the other."""
+_KINDS, _STEPS = ("member", "word", "quoted", "bare"), (1, 2, 3, 4)
 _NEXT_LINE = (
     rf"[^\n]{{0,80}}\n(?:[ \t>]*\r?\n){{0,2}}[ \t>*-]{{0,8}}"
     rf"(?:[\w.@ ]{{1,20}}: |\w{{1,12}} {_Q})?{_Q}?"
@@ -152,11 +165,21 @@ def named_secrets(view: View) -> Iterator[Found]:
 
 def _behind(view: View, name: Name) -> Found | None:
     """Return the secret that stands behind a name, or beside it."""
-    for slot in SLOTS:
-        found = _in_slot(view, name, slot)
+    joined = made_once("slots", _signs).Match(view.data[name.end : name.end + _LONGEST_SIGN])
+    for number in sorted(joined or ()):
+        found = _in_slot(view, name, SLOTS[number])
         if found is not None:
             return found
     return _beside(view, name) or _near(view, name) or _below(view, name)
+
+
+def _signs() -> Any:
+    """Return the set of the signs of all slots: most names stand before none of them."""
+    signs = re2.Set.MatchSet(options(dot_nl=True))
+    for slot in SLOTS:
+        signs.Add(slot.sign.encode("latin-1"))
+    signs.Compile()
+    return signs
 
 
 def _in_slot(view: View, name: Name, slot: Slot) -> Found | None:
@@ -168,16 +191,14 @@ def _in_slot(view: View, name: Name, slot: Slot) -> Found | None:
         before = view.data[max(0, name.start - _LEFT) : name.start]
         if compiled(f"(?:{slot.left})\\z").search(before) is None:
             return None
-    if slot.value == "line" and not name.text.isupper():
-        return None
     around = view.data[name.start - 1 : name.start]
-    if (
-        slot.value == "quoted"
-        and sign.group(b"quote") == around != view.data[name.end : name.end + 1]
-    ):
-        return None  # the quote ends what began before the name: `secret=`
+    # The quote may end what began before the name: `secret=`.
+    is_end = slot.value == "quoted" and (
+        sign.group(b"quote") == around != view.data[name.end : name.end + 1]
+    )
     start, end = _VALUES[slot.value](view.data, sign)
-    if end - start < slot.shortest:
+    is_no_setting = slot.value == "line" and not name.text.isupper()
+    if is_no_setting or is_end or end - start < slot.shortest:
         return None
     if slot.value == "bare":
         in_a_url = view.data[name.start - 1 : name.start] in (b"?", b"&")
@@ -185,25 +206,29 @@ def _in_slot(view: View, name: Name, slot: Slot) -> Found | None:
         text = first_of(view.original(start, end)) if end > start else ""
     else:
         text = view.original(start, end)
-    return Found(start, end, name.text) if _fits(slot.rule, name, text) else None
+    is_code = b"==" in sign.group() and strength(text) < CHOSEN  # user_pass == "git"
+    is_secret = not is_code and _fits(slot.rule, name, text)
+    return Found(start, end, name.text) if is_secret else None
 
 
 def _fits(rule: str, name: Name, value: str) -> bool:
     """Return whether a value can be the secret of a name."""
     if len(value) < 3 or is_between(value) or is_placeholder(name.text, value):
         return False
-    if name.text.lower().endswith("token") and (
+    # type_token == "string" is code, tokens=1000 is a count
+    is_count = name.text.lower().endswith("token") and (
         value.isdigit() or (value.isalpha() and not is_random(value))
-    ):
-        return False  # type_token == "string" is code, tokens=1000 is a count
-    if value[0].isspace() and " " in value.strip():
-        return False  # the quote ended another text
+    )
+    if is_count or (value[0].isspace() and " " in value.strip()):
+        return False  # or the quote ended another text
+    is_word = " " in value or is_secret_name(value)  # Ed25519PrivateKey
     if rule == "clear":
-        is_word = " " in value or is_secret_name(value)  # Ed25519PrivateKey
-        return not is_word and strength(value) >= CHOSEN
-    if rule == "near":
-        return is_near_enough(name.text, value, 0) and not is_secret_name(value)
-    return is_plausible(name.text, value, quoted=rule == "quoted")
+        fits = not is_word and (strength(value) >= CHOSEN or is_symbolic(value))
+    elif rule == "near":
+        fits = not is_word and (is_near_enough(name.text, value, 0) or is_symbolic(value))
+    else:
+        fits = is_plausible(name.text, value, quoted=rule == "quoted")
+    return fits
 
 
 def _near(view: View, name: Name) -> Found | None:
@@ -216,32 +241,48 @@ def _near(view: View, name: Name) -> Found | None:
     for _ in range(_MOST_STEPS):
         step = compiled(_STEP).search(data, at, limit + _NEAR)
         if step is None or step.start() >= limit:
-            return None
-        kind = step.lastgroup.decode()
-        start, end = step.span(step.lastindex)
+            break
+        kind, (start, end) = next(
+            (kind, span)
+            for kind, span in zip(_KINDS, map(step.span, _STEPS), strict=True)
+            if span[1] >= 0
+        )
+        is_bare, passed_over = kind == "bare", 0
         if kind == "member":
-            member = step.group().rstrip(b":= \t\r\n" + QUOTES.encode())
-            run = compiled(rf"[^\s{QUOTES},;]*").match(data, start)
-            if is_all(_VALUE_WORD, member.decode("latin-1")):
-                at = start + len(member)
-                continue
-            is_noun = name.kind == "password" and data[name.end : name.end + 1] in (b" ", b"\t")
-            if b":" in step.group() and is_noun:
-                at, words = start + len(member), words + 1  # "the password of the server: …"
-                continue
-            if b":" in step.group() or not is_random(view.original(start, run.end())):
-                return None
-            step, end = run, run.end()
-        at, is_bare = step.end(), kind == "bare"
+            end, passed_over = _member(view, name, step)
+            if not end:
+                break
+        if passed_over:
+            at, words = end, words + passed_over - 1
+            continue
+        at = max(end, step.end())
         end = start + len(data[start:end].rstrip(b".:" if is_bare else b""))
         value = view.original(start, end)
-        if is_bare and is_secret_name(value):
-            return None  # what stands behind another name is looked at with that
+        # What stands behind another name is looked at with that; // begins the rest of an address.
+        if (is_bare and is_secret_name(value)) or value.startswith("//"):
+            break
         is_call = is_bare and data[at : at + 1] in (b"(", b"[")
         if not is_call and is_near_enough(name.text, value, words) and not is_between(value):
             return Found(start, end, name.text)
         words += 1 if data[at - 1 : at] != b"." or kind == "quoted" else _SENTENCE
     return None
+
+
+def _member(view: View, name: Name, step: Any) -> tuple[int, int]:
+    """Return where a member behind a name ends, and 1 or 2 if it is passed over; 0 to stop.
+
+    `value=` is passed over, and so is a word: "the password of the server: …".
+    """
+    start = step.start()
+    member = step.group().rstrip(b":= \t\r\n" + QUOTES.encode())
+    if is_all(_VALUE_WORD, member.decode("latin-1")):
+        return start + len(member), 1
+    is_noun = name.kind == "password" and view.data[name.end : name.end + 1] in (b" ", b"\t")
+    if b":" in step.group() and is_noun:
+        return start + len(member), 2
+    end: int = compiled(rf"[^\s{QUOTES},;]*").match(view.data, start).end()
+    is_value = b":" not in step.group() and is_random(view.original(start, end))
+    return (end if is_value else 0), 0
 
 
 def _below(view: View, name: Name) -> Found | None:
@@ -289,7 +330,11 @@ def _pair(view: View, name: Name, at: int) -> tuple[Found | None, int]:
         start, end = pair.span(pair.lastindex)
         value = view.original(start, end)
         is_path = data[pair.start() - 1 : pair.start()] == b"/" or b"redacted:" in pair.group()
-        if strength(value) >= CHOSEN and not is_placeholder("", value) and not is_path:
+        is_chosen = strength(value) >= CHOSEN or (
+            pair.group(b"quoted") is not None and is_symbolic(value)
+        )
+        is_path = is_path or is_all(r".*#\d+.?", value)  # owner/name#12
+        if is_chosen and not is_placeholder("", value) and not is_path:
             return Found(start, end, name.text), end
         at = start - 1 if pair.lastgroup == b"quoted" else start
     return None, at

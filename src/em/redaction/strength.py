@@ -50,7 +50,7 @@ _ORDINARY = (
     r"|(?i:utf|sha|aes|rsa|rs|es|hs|iso|rfc|ipv|oauth|http|base|pbkdf|argon|python|win|x|u?int|float"
     r"|ed|gpt|claude|llama)[-_]?\d{1,4}(?:[-_.].*)?"
     # code
-    r"|.*(?:[({\[]|::|->).*|[$%{<].*|[A-Za-z_]\w*(?:\.[A-Za-z_]+\d?)+"
+    r"|.*(?:[({\[]|::|->).*|\$[A-Za-z_]\w*(?:[.:]\w+)*|%\w*%?|[{<].*|[A-Za-z_]\w*(?:\.[A-Za-z_]+\d?)+"
 )
 """Texts with letters and digits that are no secrets, as a rule."""
 
@@ -114,6 +114,20 @@ def _parts(text: str) -> Iterator[str]:
         yield capital
 
 
+def is_symbolic(text: str) -> bool:
+    """Whether signs stand in one word as in passwords: `Berlin2078!`, `RuWqCpyVU&lP`."""
+    if len(text) < _SHORTEST_RANDOM or not text.isascii() or any(map(str.isspace, text)):
+        return False
+    has_sign = has(r"[!@#$%^&*?~+=;<>|]", text[1:]) or text[0] in "!@#$%^&*?~+"
+    has_digit = any(map(str.isdigit, text))
+    is_code = is_all(
+        r"[$%{<]?[A-Za-z_][\w.]*(?:[(\[{<].*|[?*!>}%])?|.*(?:==|&&|\|\||->|=>|</).*", text
+    )
+    return (
+        has_sign and not is_code and (has_digit or has(r"[a-z]{1,3}[A-Z]{2}|[A-Z][a-z][A-Z]", text))
+    )
+
+
 def is_mixture(text: str) -> bool:
     """Whether letters of both cases, digits and signs change places, as in made passwords."""
     alphanumeric = [part for part in _parts(text) if part[0].isalnum()]
@@ -147,7 +161,8 @@ def is_placeholder(name: str, value: str) -> bool:
         or not any(map(str.isalnum, value))
         or (bool(plain) and _letters(name.lower()).endswith(plain))
         or is_all(r"<?your[-_ ]\D*|<[\D]*>", lowered)
-        or (is_all(_YOURS, lowered) and not is_random(value))
+        or (is_all(_YOURS, lowered) and not has(r"\d", value))
+        or is_all(r"\[[A-Z_]+\]|[\w-]*\.{3,}", value)
     )
 
 
@@ -185,13 +200,15 @@ def is_plausible(name: str, value: str, *, quoted: bool = True) -> bool:
 
 
 def _is_no_code(name: str, value: str) -> bool:
+    if value.startswith(("$(", "http:", "https:", "//")):
+        return False
     is_code = is_all(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", value)
     if is_random(value) and not (is_code and "." in value and value.islower()):
         return True
     if is_code:
         # DB_PASSWORD=correcthorse is a setting, password=self.password is code
         return (name.isupper() and "." not in value) or _is_chosen(value)
-    return has(r"[\d!@#$%^*+/=~]", value) and not value.startswith(("$(", "http", "//"))
+    return has(r"[\d!@#$%^*+/=~]", value)
 
 
 def _is_chosen(value: str) -> bool:
