@@ -399,13 +399,6 @@ def kind_of_field(field: FieldSchema) -> str:
     return "bool" if typed.target == "bool" else plain.get(typed.annotation, "")
 
 
-def is_mixed(field: FieldSchema) -> bool:
-    """Tell whether some values of a field are numbers or amounts and others not: no sum of it."""
-    numeric = {"int", "float", "int_text", "decimal_text", "money"}
-    kinds = {kind for kind, number in field.kinds.items() if number}
-    return bool(kinds & numeric and kinds - numeric) and not kind_of_field(field)
-
-
 def _fits(value: Any, kind: str, op: str) -> bool:
     if value is None:
         return op not in ORDERS

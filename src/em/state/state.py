@@ -97,18 +97,12 @@ class Why:
 
 def origin_of_entry(entry: Any, unread: Sequence[str] = ()) -> Origin:
     """Return the origin of a value of a single-valued field."""
+    same = ("value", "speaker", "words", "how", "at", "recorded_at", "source", "origin")
     return Origin(
-        value=entry.value,
-        speaker=entry.speaker,
-        words=entry.words,
-        how=entry.how,
+        **{name: getattr(entry, name) for name in same},
         confidence=entry.status,
-        at=entry.at,
-        recorded_at=entry.recorded_at,
         event_ids=tuple(entry.event_ids),
-        source=entry.source,
         unread=tuple(unread),
-        origin=entry.origin,
     )
 
 
@@ -154,9 +148,6 @@ def items_of(store: Store, subject: str) -> Iterator[tuple[Extraction, Json]]:
         if event.body is not None:
             reading = msgspec.convert(event.body, Extraction)
             yield from ((reading, item) for item in reading.records)
-
-
-Item = dict[str, Any]
 
 
 Result = TypeVar("Result")
@@ -307,9 +298,7 @@ class State:
 
     def __getattr__(self, name: str) -> list[Any]:
         types = self.__dict__.get("_types", {})
-        plain = name.removesuffix(
-            "_"
-        )  # `state.rules_`: the records, where State has `rules` itself
+        plain = name.removesuffix("_")  # `state.rules_`: records, where State has `rules` itself
         if name in types or plain in types:
             return self.collection(name if name in types else plain)
         close = get_close_matches(name, [*types, "profile"], 1)

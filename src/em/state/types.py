@@ -555,20 +555,8 @@ def fits(old: TypeSchema, new: TypeSchema) -> bool:
 
 def quoted(text: str) -> str:
     """Write a text as a Python literal: double quotes, ASCII only."""
-    escaped = "".join(
-        char if char.isascii() and char.isprintable() and char not in '\\"' else _escape(char)
-        for char in text
-    )
-    return f'"{escaped}"'
-
-
-def _escape(char: str) -> str:
-    if char in '\\"':
-        return "\\" + char
-    code = ord(char)
-    return (
-        f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
-    )
+    escaped = text.encode("unicode_escape").decode("ascii")
+    return '"' + escaped.replace('"', '\\"') + '"'
 
 
 def holds(field: FieldSchema, value: Any) -> bool:
