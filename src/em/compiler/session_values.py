@@ -8,12 +8,13 @@ are explained in the same way.
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import islice
+from functools import cached_property, lru_cache
+from itertools import islice, product
 from typing import Any, NamedTuple
 
-from em.compiler.alignment import Column, cut, explained, joined, pieces_of, places_of
+from em.compiler.alignment import COARSE, Column, cut, explained, joined, pieces_of, places_of
 from em.compiler.calls import TracedCall
 from em.compiler.evidence import ENOUGH_ALIKE, ENOUGH_TO_ACT, SHORT_TEXT, information
 from em.compiler.forms import FORMS, applied
@@ -39,6 +40,8 @@ from em.values.canonical import short
 
 MOST_RIVALS = 4
 """Ways to find one value in the parts of one text."""
+MOST_COMBINED = 64
+"""Ways to take one token of each text that are tried."""
 WIDEST = 7
 """Digits of a number with zeros in front, and one more."""
 _DATE = re.compile(r"\b(?:19|20)\d\d-\d\d-\d\d\b|\b\d{1,2}\.\d{1,2}\.\d{2,4}\b")
@@ -85,6 +88,18 @@ class Differing(NamedTuple):
 
 Value = Sequence[str | Differing]
 """A value: constant texts, and what differs between them."""
+
+
+@lru_cache(maxsize=100)
+def _formed(text: str) -> dict[str, list[tuple[str, str]]]:
+    """Return the plain forms of the tokens of a text, each with the form and the token."""
+    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for token in dict.fromkeys(COARSE.findall(text)):
+        for form in FORMS if len(token) > 2 else ():
+            made = applied(form, token)
+            if made and made != token:
+                found[made].append((form, token))
+    return found
 
 
 class SessionValues:
@@ -293,6 +308,7 @@ class SessionValues:
             [*self._by_inputs(values, rows)]
             or [*self._by_looks(values, rows)]
             or [*self._by_succession(values, rows)]
+            or [*islice(self._by_forms(values, rows), 1)]
         )
         is_input = any(way.part and isinstance(way.part.of, str) for way in ways)
         if not is_input and all(way.bits < ENOUGH_TO_ACT for way in ways):
@@ -368,6 +384,22 @@ class SessionValues:
                 part = Part(self._number(look), "next_number", tuple(context), form=form)
                 yield self._way(part, made, own, wide)
                 break
+
+    def _by_forms(self, values: Sequence[str], rows: Rows) -> Iterator[Way]:
+        """Yield the parts of shown texts that give the values in a plain form."""
+        for look, made, texts, own in self._shown_before(values, rows):
+            if look.tool == TODAY or len({*own}) < min(FEWEST, len(own)):
+                continue
+            fitting = [_formed(text).get(one, []) for text, one in zip(texts, own, strict=True)]
+            forms = set.intersection(*({form for form, _ in one} for one in fitting))
+            for form in sorted(forms):
+                tokens = [[token for other, token in one if other == form] for one in fitting]
+                for chosen in islice(product(*tokens), MOST_COMBINED):
+                    context = next(contexts(texts, chosen), None)
+                    if context is not None and self.is_usable(look):
+                        args = (*context, "line")
+                        part = Part(self._number(look), "between", args, form=form)
+                        yield self._way(part, made, own, chosen)
 
     def _shown_before(
         self, values: Sequence[str], rows: Rows
