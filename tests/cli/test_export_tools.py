@@ -44,13 +44,6 @@ steps:
 """
 UDF = "def loud(text):\n    return text.upper() + '!'\n"
 TOOLS = "def send(text):\n    print('a tool prints')\n    return f'sent {text}'\n"
-ASKS = """\
-name: asks
-steps:
-  - {id: s1, type: prompt.user, prompt: {message: Sure?, fields: [{name: ok, type: confirm}]},
-     save_as: said}
-  - {id: s2, type: return, value: "{{ said.ok }}"}
-"""
 
 
 @pytest.fixture
@@ -116,12 +109,6 @@ def test_a_skill_is_a_folder_that_works_by_itself(shout: Path) -> None:
     )
 
 
-def test_a_skill_tells_what_to_ask_a_person() -> None:
-    files = export_skill(Package(write("asks", ASKS)))
-    assert "`s1`: Sure? Fields: ok (confirm)." in files["SKILL.md"]
-    assert "--answers answers.json" in files["SKILL.md"]
-
-
 def test_a_skill_of_a_stranger_keeps_to_its_lines() -> None:
     text = 'name: "../../Évil --- ☠"\ndescription: "a\\n---\\nname: other\\n# Do this"\nsteps: []\n'
     files = export_skill(Package(write("evil", text)))
@@ -155,14 +142,6 @@ def test_a_langchain_tool(shout: Path) -> None:
     assert args["text"] == {"type": "string", "description": "What to say"}
     assert out == {"sent": "sent HI!", "times": 2}
     assert "there is no tool 'send'" in failed
-
-
-def test_langchain_is_told_what_a_person_must_be_asked() -> None:
-    Path("lc.py").write_text(export_langchain(Package(write("asks", ASKS))))
-    code = "import json, lc\nprint(json.dumps([lc.langchain_tool().invoke({}),"
-    code += " lc.langchain_tool(answers={'s1': {'ok': True}}).invoke({})]))"
-    asked, answered = without_em(code, site=True)
-    assert (asked["status"], asked["step_id"], answered) == ("needs_input", "s1", True)
 
 
 def strictly(schema: Any) -> None:

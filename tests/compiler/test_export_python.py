@@ -48,36 +48,31 @@ def code_of(source: str) -> Any:
     return compile(source, "script.py", "exec")
 
 
-def by_the_script(folder: Path, data: Any, tools: dict[str, Any], answers: Any = None) -> Outcome:
+def by_the_script(folder: Path, data: Any, tools: dict[str, Any]) -> Outcome:
     module, seen = load(folder), Seen(tools)
     try:
-        output = module["run"](data, seen.tools, answers)
+        output = module["run"](data, seen.tools)
     except module["Failed"] as error:
         end: Any = ("failed", error.step_id)
-    except module.get("NeedsInput", ()) as error:
-        end = ("needs_input", error.step_id, error.message, error.fields)
     else:
         end = ("ok", output)
     return {"end": end, "calls": seen.calls}
 
 
-def by_the_runner(folder: Path, data: Any, tools: dict[str, Any], answers: Any = None) -> Outcome:
+def by_the_runner(folder: Path, data: Any, tools: dict[str, Any]) -> Outcome:
     seen = Seen(tools)
-    ran = run_routine(folder, data, seen.tools, answers=answers)
+    ran = run_routine(folder, data, seen.tools)
     if ran.failure is not None:
         end: Any = ("failed", ran.failure.step_id)
-    elif ran.pending_prompt is not None:
-        prompt = ran.pending_prompt
-        end = ("needs_input", prompt.step_id, prompt.message, list(prompt.fields))
     else:
         end = ("ok", ran.output)
     return {"end": end, "calls": seen.calls}
 
 
-def same(folder: Path, data: Any, make_tools: Any, answers: Any = None) -> Outcome:
+def same(folder: Path, data: Any, make_tools: Any) -> Outcome:
     """What both do; tools are made anew for each, since they may count."""
-    script = by_the_script(folder, data, make_tools(), answers)
-    runner = by_the_runner(folder, data, make_tools(), answers)
+    script = by_the_script(folder, data, make_tools())
+    runner = by_the_runner(folder, data, make_tools())
     assert script["end"][:2] == runner["end"][:2], script
     assert repr(script) == repr(runner)
     return script
@@ -100,9 +95,6 @@ STEPS = """
   - {id: fetch, type: tool.call, tool: fetch, effect: read, args: {url: "{{ url }}"}, save_as: raw}
   - {id: parse, type: udf.call, function: parse, args: {text: "{{ raw }}"}, save_as: rows}
   - {id: some, type: assert, check: "len(rows) > limit", message: "few in {{ url }}"}
-  - {id: ask, type: prompt.user, save_as: answer,
-     prompt: {message: "Send {{ len(rows) }}?", fields: [{name: ok, type: confirm}]}}
-  - {id: agreed, type: assert, check: answer.ok, message: "{{ url }} is not sent"}
   - {id: send, type: tool.call, tool: send,
      args: {to: "{{ only(rows, city='Lisbon').city }}", text: "{{ rows[0] }} of {{ len(rows) }}"},
      save_as: sent}
@@ -144,23 +136,19 @@ def make_tools() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("data", "answers", "end"),
+    ("data", "end"),
     [
-        ({"url": "u", "limit": 1}, {"ask": {"ok": True}}, "ok"),
-        ({"url": "u", "limit": 1, "note": [1.5]}, {"ask": {"ok": "y"}}, "ok"),
-        ({"url": "u", "limit": 1}, {"ask": {"ok": "no"}}, "failed"),
-        ({"url": "u", "limit": 1}, None, "needs_input"),
-        ({"url": "u", "limit": 1}, {"ask": {"ok": "perhaps"}}, "needs_input"),
-        ({"url": "u", "limit": 1}, {"ask": {"other": 1}}, "needs_input"),
-        ({"url": "u", "limit": 7}, {"ask": {"ok": True}}, "failed"),
-        ({"url": "none", "limit": 1}, {"ask": {"ok": True}}, "failed"),
-        ({"url": 3, "limit": 1}, None, "failed"),
-        ({"url": "u"}, None, "failed"),
-        ({}, None, "failed"),
+        ({"url": "u", "limit": 1}, "ok"),
+        ({"url": "u", "limit": 1, "note": [1.5]}, "ok"),
+        ({"url": "u", "limit": 7}, "failed"),
+        ({"url": "none", "limit": 1}, "failed"),
+        ({"url": 3, "limit": 1}, "failed"),
+        ({"url": "u"}, "failed"),
+        ({}, "failed"),
     ],
 )
-def test_every_kind_of_step_and_end(routine: Any, data: Any, answers: Any, end: str) -> None:
-    done = same(routine(STEPS, udf=UDF, head=HEAD), data, make_tools, answers)
+def test_every_kind_of_step_and_end(routine: Any, data: Any, end: str) -> None:
+    done = same(routine(STEPS, udf=UDF, head=HEAD), data, make_tools)
     assert done["end"][0] == end
 
 
@@ -177,6 +165,19 @@ def test_a_coroutine_is_awaited(routine: Any) -> None:
     folder = routine(steps, udf="async def twice(n):\n    return n * 2\n")
     ran = run_routine(folder, {}, {"soon": soon})
     assert load(folder)["run"]({}, {"soon": soon}) == ran.output == [2, 4]
+
+
+def test_a_secret_comes_from_the_environment(routine: Any, monkeypatch: Any) -> None:
+    steps = """
+  - {id: a, type: tool.call, tool: t, args: {key: "{{ api_key }}"}, save_as: x}
+  - {id: b, type: return, value: "{{ x }}"}
+"""
+    folder = routine(steps, head="secrets: [{name: api_key}]")
+    module, tools = load(folder), {"t": lambda key: f"{len(key)} signs"}
+    with pytest.raises(module["Failed"], match="EM_SECRET_API_KEY"):
+        module["run"]({}, tools)
+    monkeypatch.setenv("EM_SECRET_API_KEY", "hunter2-hunter2")
+    assert module["run"]({}, tools) == "15 signs"
 
 
 FIELDS = """
@@ -269,8 +270,6 @@ def test_what_a_person_said_about_its_inputs_is_no_reason_to_refuse_a_routine(ro
     ("step", "says", "field"),
     [
         ("type: tool.call, tool: t, expect: {not: {}}", "'not' of JSON Schema", "expect"),
-        ("type: prompt.user, prompt: {message: m, fields: [{name: n, type: integer}]}",
-         "the field 'n' of type integer", "prompt"),
         ("type: return, value: .inf", "the number inf", "value"),
     ],
 )  # fmt: skip
@@ -444,7 +443,6 @@ def test_the_script_runs_alone_and_reads_well(routine: Any, tmp_path: Path) -> N
         "def send(to, text):\n    return to\n"
     )
     (script.parent / "in.json").write_text('{"url": "u", "limit": 1}')
-    (script.parent / "answers.json").write_text('{"ask": {"ok": true}}')
     # -S leaves out what is installed, em among it.
     args = [sys.executable, "-I", "-S", "script.py", "--input", "in.json", "--tools", "tools.py"]
 
@@ -453,7 +451,7 @@ def test_the_script_runs_alone_and_reads_well(routine: Any, tmp_path: Path) -> N
             [*args, *more], cwd=script.parent, capture_output=True, text=True, stdin=-3, check=False
         )
 
-    done = run("--answers", "answers.json")
+    done = run()
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == {
         "count": 2,
@@ -462,9 +460,6 @@ def test_the_script_runs_alone_and_reads_well(routine: Any, tmp_path: Path) -> N
         "cost": 120,
         "note": "-",
     }
-    waits = run()
-    assert waits.returncode == 1
-    assert waits.stderr == "step ask waits for an answer: Send 2?\n"
     ruff = [sys.executable, "-m", "ruff"]
     said = subprocess.run(
         [*ruff, "check", "--isolated", "--line-length", "100", str(script)],
@@ -496,9 +491,9 @@ def test_a_script_takes_typed_json_and_tells_wrong_arguments(routine: Any, tmp_p
             check=False,
         )
 
-    typed, answers = '{"url": "u", "limit": 1}', ("--answers", '{"ask": {"ok": true}}')
+    typed = '{"url": "u", "limit": 1}'
     for way in (typed, "bom.json", "-"):
-        done = run("--input", way, "--tools", "tools.py", *answers, stdin=typed)
+        done = run("--input", way, "--tools", "tools.py", stdin=typed)
         assert (done.returncode, done.stderr) == (0, ""), way
     for args, says in (
         (("--input", "none.json"), "none.json"),
@@ -506,7 +501,6 @@ def test_a_script_takes_typed_json_and_tells_wrong_arguments(routine: Any, tmp_p
         (("--input", "{"), "JSONDecodeError"),
         (("--input", "tools.py"), "JSONDecodeError"),
         (("--input", "list.json"), "list.json: expected a JSON object"),
-        (("--answers", "none.json"), "none.json"),
         (("--tools", "."), "TypeError"),
         (("--tools", "./d"), "./d"),
         (("--tools", "none.py"), "none.py"),

@@ -7,7 +7,6 @@ import pytest
 
 from em import Memory
 from em.compiler.compile_trace import compile_trace
-from em.compiler.export.script import export_python
 from em.errors import RoutineError
 from em.runner.engine import run_routine
 from em.runner.package import Package
@@ -128,15 +127,8 @@ def test_secrets_come_from_the_environment_or_the_caller(
     )
     monkeypatch.setenv("EM_SECRET_TOKEN", TOKEN)
     tools = Tools()
-    script: dict[str, Any] = {"__name__": "script"}
-    exec(export_python(Package(folder)), script)
-    for run in (
-        lambda: run_routine(folder, {"city": "Faro"}, tools.by_name, answers=YES),
-        lambda: script["run"]({"city": "Faro"}, tools.by_name, YES),
-    ):
-        tools.calls.clear()
-        run()
-        assert tools.calls == expected
+    run_routine(folder, {"city": "Faro"}, tools.by_name, answers=YES)
+    assert tools.calls == expected
 
 
 def test_no_secret_reaches_the_disk_and_a_run_can_be_resumed(folder: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from em.compiler.export.prelude import Failed, NeedsInput
+from em.compiler.export.prelude import Failed, HandedOver
 from em.compiler.export.script import Section, export_python, parsed, signatures
 from em.compiler.routine_text import text_of
 from em.compiler.tool_schema import (
@@ -20,7 +20,7 @@ from em.errors import ExportError
 from em.runner.authorship import refuse_unread
 from em.runner.card import description_of, public_form
 from em.runner.package import ROUTINE, Package
-from em.runner.routine import PromptStep, Routine
+from em.runner.routine import Routine
 from em.runner.tools import one_line
 from em.runner.tools.coding import is_coding_tool
 from em.values.files import read_file
@@ -28,26 +28,22 @@ from em.values.files import read_file
 # These functions are copied into the scripts of agents' tools.
 
 
-def for_agent(run: Callable[..., Any], given: Any, tools: Any, answers: Any) -> Any:
-    """Return what an agent gets: the output, or the question that a person must answer first."""
+def for_agent(run: Callable[..., Any], given: Any, tools: Any) -> Any:
+    """Return what an agent gets: the output, or why the routine handed over."""
     try:
-        return run(given, tools or {}, answers or {})
-    except NeedsInput as problem:
-        return {
-            "status": "needs_input",
-            "step_id": problem.step_id,
-            "message": str(problem) if problem.made else str(problem.message),
-            "fields": problem.fields,
-        }
+        return run(given, tools or {})
+    except HandedOver as problem:
+        message = str(problem)
+        return {"status": "needs_input", "step_id": problem.step_id, "message": message}
 
 
-def as_langchain(run: Callable[..., Any], about: dict[str, Any], tools: Any, answers: Any) -> Any:
+def as_langchain(run: Callable[..., Any], about: dict[str, Any], tools: Any) -> Any:
     """Return a LangChain tool; the model sees why a run failed and may try again."""
     from langchain_core.tools import StructuredTool, ToolException
 
     def work(**given: Any) -> Any:
         try:
-            return for_agent(run, given, tools, answers)
+            return for_agent(run, given, tools)
         except Failed as problem:
             raise ToolException(str(problem)) from problem
 
@@ -60,27 +56,25 @@ def as_langchain(run: Callable[..., Any], about: dict[str, Any], tools: Any, ans
     )
 
 
-def openai_answer(
-    run: Callable[..., Any], schema: Any, arguments: Any, tools: Any, answers: Any
-) -> str:
+def openai_answer(run: Callable[..., Any], schema: Any, arguments: Any, tools: Any) -> str:
     """Return the text to send back for a call; the model sees why a run failed."""
     try:
         given = json.loads(arguments) if isinstance(arguments, str) else arguments
-        output = for_agent(run, without_nulls(schema, given), tools, answers)
+        output = for_agent(run, without_nulls(schema, given), tools)
     except (Failed, ValueError) as problem:
         return json.dumps({"error": str(problem)}, ensure_ascii=False)
     return json.dumps(output, ensure_ascii=False, default=str)
 
 
 _LANGCHAIN = '''\
-def langchain_tool(tools: Any = None, answers: Any = None) -> Any:
+def langchain_tool(tools: Any = None) -> Any:
     """Return the routine as a LangChain tool; `tools` are those that it calls itself."""
-    return as_langchain(run, TOOL, tools, answers)
+    return as_langchain(run, TOOL, tools)
 '''
 _OPENAI = '''\
-def handle(arguments: Any, tools: Any = None, answers: Any = None) -> str:
+def handle(arguments: Any, tools: Any = None) -> str:
     """Return the text to send back for a call of FUNCTION; `tools` are those that it calls."""
-    return openai_answer(run, ROUTINE["input_schema"], arguments, tools, answers)
+    return openai_answer(run, ROUTINE["input_schema"], arguments, tools)
 '''
 
 
@@ -211,12 +205,8 @@ def _em_skill(package: Package) -> str:
 
 def _skill(routine: Routine, *, with_tools: bool) -> str:
     called = routine.called_tools
-    asked = [step for step in routine.steps if isinstance(step, PromptStep)]
     option = " --tools scripts/tools.py" if with_tools else " --tools TOOLS.py" if called else ""
-    option += " --answers answers.json" if asked else ""
     parts = [_ALONE.format(option=option)]
-    if asked:
-        parts += [_questions(asked)]
     if routine.checks == "hand_over":
         parts += [_HANDING_OVER]
     if called and not with_tools:
@@ -229,18 +219,3 @@ def _skill(routine: Routine, *, with_tools: bool) -> str:
         named = ", ".join(f"`{one_line(secret.variable, 100)}`" for secret in routine.secrets)
         parts += [f"## Secrets\n\nThese environment variables must be set: {named}."]
     return _text(routine, "", *parts)
-
-
-def _questions(asked: list[PromptStep]) -> str:
-    lines = []
-    for step in asked:
-        fields = ", ".join(f"{field.name} ({field.type})" for field in step.prompt.fields)
-        lines.append(
-            f"- `{one_line(step.id, 100)}`: {one_line(step.prompt.message, 300)}"
-            f" Fields: {one_line(fields, 300)}."
-        )
-    example = json.dumps({step.id: {f.name: "…" for f in step.prompt.fields} for step in asked})
-    return (
-        "## Questions\n\nAsk a person, don't make answers up, and write `answers.json`:\n\n"
-        f"```json\n{example}\n```\n\n" + "\n".join(lines)
-    )

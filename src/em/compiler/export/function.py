@@ -61,7 +61,7 @@ _FILTERS: dict[str, Sequence[str]] = {
 }  # fmt: skip
 """Filters as Python; one that takes an argument also has its default."""
 _RESERVED = {
-    *PRELUDE, *COPIED, *_BUILTINS, *"str len float sum round map tools ask Any".split(),
+    *PRELUDE, *COPIED, *_BUILTINS, *"str len float sum round map tools Any".split(),
 }  # fmt: skip
 _TYPES = {
     "string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list",
@@ -69,7 +69,6 @@ _TYPES = {
 }  # fmt: skip
 _OF_RUNNER = ("idempotency_key", "timeout", "retry", "checks", "for_each")
 """The fields of steps that need the runner."""
-_FIELD_TYPES = ("text", "confirm", "json")
 _NOTES = frozenset(
     "title description default examples deprecated readOnly writeOnly $schema $comment".split()
 )
@@ -322,8 +321,6 @@ class Function(Names):
             hint = _TYPES.get(kind, "Any") if isinstance(kind, str) else "Any"
             parts.append(f"{word}: {hint}" + ("" if name in required else " = MISSING"))
         parts += ["*", "tools: Any", *(f"{word}: str" for word in self.secrets.values())]
-        if any(step["type"] == "prompt.user" for step in walked(self._document["steps"])):
-            parts.append("ask: Any")
         return _wrapped(f"def {self.name}(", parts, ") -> Any:")
 
     # --- names ---
@@ -409,7 +406,7 @@ class Function(Names):
             yield from self._assert(step)
         elif kind == "for_each":
             yield from self._for_each(step)
-        elif kind in ("let", "tool.call", "udf.call", "prompt.user"):
+        elif kind in ("let", "tool.call", "udf.call"):
             code = self._value(step, "value") if kind == "let" else self._called(step)
             if step.get("save_as") or schema:
                 word = self._define(step.get("save_as") or f"result of {step['id']}")
@@ -430,15 +427,7 @@ class Function(Names):
             ).split("\n")
 
     def _called(self, step: Json) -> str:
-        """Return the call of a tool or a function, or the question of a prompt."""
-        if step["type"] == "prompt.user":
-            prompt, place = step["prompt"], self._at("prompt")
-            for field in prompt.get("fields", ()):
-                if field.get("type", "text") not in _FIELD_TYPES:
-                    raise refused(f"the field {field['name']!r} of type {field['type']}", place)
-            asked = [prompt["message"], prompt.get("fields", [])]
-            parts = [repr(step["id"]), *(python_value(one, place, self) for one in asked)]
-            return _wrapped("ask(", parts, ")")
+        """Return the call of a tool or a function."""
         args = step.get("args", {})
         if step["type"] == "tool.call":
             tool = step["tool"]

@@ -7,7 +7,6 @@ done. What stops a script later says what was done, since there is no journal.
 
 import argparse
 import asyncio
-import functools
 import importlib
 import importlib.util
 import inspect
@@ -45,25 +44,12 @@ class Failed(Exception):
         super().__init__(f"{place}{error_type}: {message}")
 
 
-class NeedsInput(Exception):
-    """A person must answer a prompt, and no answer was given. made: as for `Failed`."""
-
-    made: Sequence[str] = ()
-
-    def __init__(
-        self, step_id: str, message: str, fields: Sequence[Mapping[str, Any]], problem: str = ""
-    ) -> None:
-        self.step_id, self.message, self.fields = step_id, message, fields
-        why = f" ({problem})" if problem else ""
-        super().__init__(f"step {step_id} waits for an answer: {message}{why}")
-
-
-class HandedOver(NeedsInput):
+class HandedOver(Exception):
     """Something is not as it was recorded, and nothing was done: do the task without the script."""
 
     def __init__(self, step_id: str, why: str) -> None:
-        super().__init__(step_id, f"handed over: {why}; nothing was done", [])
-        self.args = (self.message,)
+        self.step_id, self.message = step_id, f"handed over: {why}; nothing was done"
+        super().__init__(self.message)
 
 
 # --- the run --------------------------------------------------------------------------------------
@@ -100,25 +86,19 @@ class Effects:
 
 
 def run_function(
-    function: Callable[..., Any], routine: Mapping[str, Any], given: Any, tools: Any, answers: Any
+    function: Callable[..., Any], routine: Mapping[str, Any], given: Any, tools: Any
 ) -> Any:
-    """Run the function of a routine with an input, its tools and answers to its prompts."""
+    """Run the function of a routine with an input and its tools."""
     effects = Effects()
     brought = bring(tools, routine["tools"], effects)
     more: dict[str, Any] = {"tools": brought}
     more |= {word: secret(*known) for word, known in routine["secrets"].items()}
-    if routine["prompts"]:
-        more["ask"] = functools.partial(ask, answers=answers or {})
     try:
         with step("input" if routine["hands_over"] else ""):
             taken = take_input(routine, given)
-        for asked in routine["prompts"]:
-            ask_ahead(*asked, answers=answers or {})
         output = function(**taken, **more)
         with step(""):
             expect(output, routine["output_schema"], "output")
-    except NeedsInput as problem:
-        raise effects.told(problem) from problem.__cause__
     except Failed as problem:
         if routine["hands_over"] and not effects.made and not effects.unsure:
             raise HandedOver(problem.step_id, problem.message) from problem.__cause__
@@ -131,7 +111,7 @@ def step(step_id: str) -> Iterator[None]:
     """Report an error inside this block as a failure of the step."""
     try:
         yield
-    except (Failed, NeedsInput):
+    except Failed:
         raise
     except Exception as error:
         message = str(error) or type(error).__name__
@@ -142,10 +122,6 @@ def take_input(routine: Mapping[str, Any], given: Any) -> dict[str, Any]:
     """Return the input of a run under the names of its function, if it fits its schema."""
     check(isinstance(given, dict), "the input must be an object")
     schema = routine["input_schema"]
-    missing = [name for name in schema.get("required", ()) if name not in given]
-    if missing and routine["hands_over"] and not set(given) - set(schema.get("properties", given)):
-        fields = [{"name": name, "type": "json"} for name in missing]
-        raise NeedsInput("inputs", f"give {', '.join(missing)}", fields)
     expect(given, schema, "input")
     return {word: given[name] for name, word in routine["inputs"].items() if name in given}
 
@@ -180,53 +156,6 @@ def awaited(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args, **named: asyncio.run(function(*args, **named))
 
 
-# --- prompts --------------------------------------------------------------------------------------
-
-
-def ask(
-    step_id: str, message: Any, fields: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return a person's answer to a prompt."""
-    given = answers.get(step_id)
-    if given is None:
-        raise NeedsInput(step_id, message, fields)
-    unknown = sorted(given.keys() - {field["name"] for field in fields})
-    if unknown:
-        raise NeedsInput(step_id, message, fields, f"the prompt has no field {unknown[0]!r}")
-    try:
-        return {field["name"]: checked(field, given.get(field["name"])) for field in fields}
-    except CheckFailed as error:
-        raise NeedsInput(step_id, message, fields, str(error)) from error
-
-
-def ask_ahead(
-    step_id: str,
-    message: str,
-    fields: Sequence[Mapping[str, Any]],
-    is_later: bool,
-    *,
-    answers: Mapping[str, Any],
-) -> None:
-    """Ask now for what would be asked after an effect: a script can't go on where it stopped."""
-    if is_later:
-        why = f"{message} (it is asked after a call with an effect: answer it before the run)"
-        ask(step_id, why, fields, answers)
-
-
-def checked(field: Mapping[str, Any], answer: Any) -> Any:
-    """Return an answer in the type of its field: text, confirm or json."""
-    place, kind = f"field {field['name']}", field.get("type", "text")
-    answer = field.get("default") if answer is None else answer
-    check(answer is not None or not field.get("required", True), f"{place}: an answer is required")
-    if answer is None or kind == "json" or (kind == "text" and isinstance(answer, str)):
-        return answer
-    words = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
-    agreed = answer if isinstance(answer, bool) else words.get(str(answer).strip().lower())
-    wanted = "a text" if kind == "text" else "yes or no"
-    check(kind == "confirm" and agreed is not None, f"{place}: {answer!r} is not {wanted}")
-    return agreed
-
-
 # --- the command ----------------------------------------------------------------------------------
 
 
@@ -238,20 +167,17 @@ def main(run: Callable[..., Any], description: str) -> None:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--input", metavar="JSON|FILE", help="the input as JSON; - for stdin")
     parser.add_argument("--tools", metavar="MODULE|FILE", help="where the tools are")
-    parser.add_argument(
-        "--answers", metavar="JSON|FILE", help="answers: {step: {field: value}}, as JSON"
-    )
     given = parser.parse_args()
     try:
         # Standard output holds the result alone, whatever tools print.
         with redirect_stdout(sys.stderr):
             try:
-                data, answers = typed_object(given.input), typed_object(given.answers)
+                data = typed_object(given.input)
                 tools = load_tools(given.tools) if given.tools else {}
             except (ImportError, OSError, SyntaxError, TypeError, ValueError) as problem:
                 parser.error(f"{type(problem).__name__}: {problem}")
-            output = run(data, tools, answers)
-    except (Failed, NeedsInput) as problem:
+            output = run(data, tools)
+    except (Failed, HandedOver) as problem:
         sys.exit(str(problem))
     print(json.dumps(output, ensure_ascii=False, indent=2))
 

@@ -9,7 +9,7 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from pprint import pformat
@@ -43,9 +43,9 @@ from em.values.syntax_tree import module_of
 ROUTINE = "ROUTINE"
 """The constant of a script that says what its run needs to know of the routine."""
 _RUN = '''\
-def run(input: Any, tools: Any, answers: Any = None) -> Any:
-    """Run the routine with an input, its tools, and answers to its prompts."""
-    return run_function({function}, ROUTINE, input, tools, answers)
+def run(input: Any, tools: Any) -> Any:
+    """Run the routine with an input and its tools."""
+    return run_function({function}, ROUTINE, input, tools)
 '''
 _MAIN = 'if __name__ == "__main__":\n    main(run, (__doc__ or "").partition("\\n")[0])'
 _ABOUT = """\
@@ -57,8 +57,7 @@ It needs Python 3.11 or newer and its tools, not em:
 {tools}{usage}
 Where something is not as it was recorded it hands over (HandedOver) before its first effect, and \
 nothing was done: do the task without it then. It has no journal: what stops it says which effects \
-were made, and a run that made one must not be started again. What is asked after an effect must \
-be answered before the run."""
+were made, and a run that made one must not be started again."""
 
 
 class Section(NamedTuple):
@@ -87,7 +86,7 @@ def export_python(
     document: Json = msgspec.to_builtins(chosen)
     document["description"] = description_of(chosen)
     copies = _Copies()
-    for name in ("run_function", "main", "step", "awaited", "Failed", "NeedsInput"):
+    for name in ("run_function", "main", "step", "awaited", "Failed", "HandedOver"):
         copies.add(name, prelude)
     for called in section.calls:
         copies.add(called.__name__, sys.modules[called.__module__])
@@ -155,18 +154,7 @@ def _known(routine: Routine, document: Json, function: Function) -> Json:
         "inputs": function.inputs,
         "secrets": {word: [name, secrets[name]] for name, word in function.secrets.items()},
         "tools": {tool: [first[tool], is_write] for tool, is_write in writes.items()},
-        "prompts": [*_prompts(steps, writes)],
     }
-
-
-def _prompts(steps: Iterable[Json], writes: dict[str, bool]) -> Iterator[list[Any]]:
-    """Yield the step, message and fields of each prompt, and whether an effect comes before."""
-    has_written = False
-    for step in steps:
-        has_written |= writes.get(step.get("tool", ""), False)
-        if step["type"] == "prompt.user":
-            prompt = step["prompt"]
-            yield [step["id"], prompt["message"], prompt.get("fields", []), has_written]
 
 
 def signatures(routine: Routine) -> list[str]:
