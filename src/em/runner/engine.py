@@ -1,6 +1,5 @@
 """The engine: runs a routine (`run_routine`, `arun_routine`) and resumes a run (`resume_run`)."""
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -104,37 +103,12 @@ def _count(result: RunResult, store: Store | None) -> None:
 
 
 def _traced(effect: Effect) -> Effects[Any]:
-    """Pass an effect on, with a span around each call."""
-    return (yield _with_span(effect))
-
-
-def _with_span(effect: Effect) -> Effect:
+    """Pass an effect on, in a span if it is a call: the driver makes it while this one waits."""
     if not isinstance(effect, CallTool):
-        return effect
-    wrapped = _awaited if effect.is_async else _called
-    return msgspec.structs.replace(effect, function=wrapped(effect.function))
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return str(getattr(function, "__name__", type(function).__name__))
-
-
-def _called(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with telemetry.span("em.step", {"em.tool": _name(function)}):
-            return function(*args, **kwargs)
-
-    return call
-
-
-def _awaited(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    async def call(*args: Any, **kwargs: Any) -> Any:
-        with telemetry.span("em.step", {"em.tool": _name(function)}):
-            return await function(*args, **kwargs)
-
-    return call
+        return (yield effect)
+    name = getattr(effect.function, "__name__", type(effect.function).__name__)
+    with telemetry.span("em.step", {"em.tool": str(name)}):
+        return (yield effect)
 
 
 class RunOptions(TypedDict, total=False):

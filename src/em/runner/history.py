@@ -43,17 +43,6 @@ from em.values.canonical import Json
 from em.values.files import path_from_text
 
 RunKind = Literal["routine", "workflow"]
-RUN_EVENTS = (
-    ROUTINE_STARTED,
-    WORKFLOW_STARTED,
-    "run_paused",
-    "run_answered",
-    "run_retried",
-    "run_cancelled",
-    "run_ended",
-)
-"""The kinds of events that change the status of a run."""
-
 RunStatus = Literal[
     "ok", "failed", "needs_input", "handed_over", "running", "cancelled", "forgotten"
 ]
@@ -354,11 +343,6 @@ def refuse_partial(past: PastRun, error: type[EmError] = RoutineError) -> None:
 def run_id_of(event: Event) -> str:
     """The run that an event belongs to."""
     return event.stream.removeprefix(RUN_PREFIX)
-
-
-def run_change(event: Event) -> str:
-    """How an event changes the status of its run, as `started`; empty if it does not."""
-    return event.kind.partition("_")[2] if event.kind in RUN_EVENTS else ""
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):

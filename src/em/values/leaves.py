@@ -97,15 +97,6 @@ def is_informative(value: Any) -> bool:
     return len(text) >= 4 or (len(text) >= 3 and bool(re.search(r"\d", text)))
 
 
-def is_traceable(value: Any) -> bool:
-    """Whether a value that stands in one place only can be traced to it: 42 or R1, not 1."""
-    if value is None or isinstance(value, bool):
-        return False
-    if isinstance(value, int | float):
-        return abs(value) >= 10 or value != int(value)
-    return len(value.strip()) >= 2 and any(char.isdigit() for char in value)
-
-
 def mentioned_in(value: Any, text: str, *, exactly: bool = False) -> bool:
     """Whether a text contains a value as a word of its own, in any case unless `exactly`."""
     wanted = str(value).strip()
