@@ -8,7 +8,7 @@ HIDDEN = ("a\nb", "a\x00b", "a\u202eb", "a\u200bb", "a\u2028b", " a", "a ", "\u0
 
 
 @pytest.mark.parametrize("text", HIDDEN)
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", sorted(FORMATS.keys() - {"text"}))
 def test_no_format_takes_hidden_or_look_alike_characters(form: str, text: str) -> None:
     assert misfit({"format": form}, text) is not None
 
