@@ -10,7 +10,8 @@ from bench.startup import ROUTINE, TOOLS
 RUN = ["run", "greet", "name=ana", "--tools", "tools.py", "--db", "em.db"]
 NOT_FOR_A_SMALL_RUN = (
     "em.compiler", "em.heuristics", "em.llm", "em.recall", "em.runner.expressions.jinja",
-    "em.runner.rehearsal", "em.runner.sandbox", "em.serve", "em.state",
+    "em.runner.rehearsal", "em.runner.sandbox", "em.runner.template", "em.serve", "em.state",
+    "em.log.lines", "em.log.verify", "em.values.structure",
     "em.text.dates", "em.text.terms", "em.workflows", "difflib", "html", "jsonschema_rs", "json",
     "rich", "shutil", "socket", "tempfile", "tomllib",
 )  # fmt: skip
@@ -46,7 +47,7 @@ def test_a_run_loads_only_what_its_steps_need(tmp_path: Path) -> None:
     modules = loaded(RUN, tmp_path)
     assert "em.runner.machine" in modules
     assert among(modules, NOT_FOR_A_SMALL_RUN) == []
-    assert len(modules) < 290
+    assert len(modules) < 275
 
 
 def test_help_loads_no_part_of_em_but_the_command(tmp_path: Path) -> None:

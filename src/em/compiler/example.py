@@ -41,7 +41,7 @@ from em.compiler.places import (
     wholes,
 )
 from em.compiler.result_lists import looped
-from em.runner.template import REQUEST
+from em.runner.run import REQUEST
 from em.runner.tools.coding import is_coding_tool
 from em.traces.trace import Approval, KeptTrace, Message, Trace
 from em.values.call import Effect

@@ -27,7 +27,8 @@ from em.runner.card import KIND
 from em.runner.package import KeptRoutine, proof_of, routine_of, texts_of
 from em.runner.reading import SYSTEM, Reading, checked, prompt
 from em.runner.request import Bound, bind, unreadable
-from em.runner.template import REQUEST, fill, parse_template, plain_of, signs_of
+from em.runner.run import REQUEST
+from em.runner.template import fill, parse_template, plain_of, signs_of
 from em.runner.trial import AS_RECORDED
 from em.store.protocol import Artefact, Card, Store
 from em.text.terms import stems_of, words_of

@@ -10,8 +10,7 @@ import msgspec
 from em.errors import InputError, RunNotDone
 from em.runner.card import described_input, description_of
 from em.runner.routine import Routine
-from em.runner.run import INPUTS, RunResult, plain
-from em.runner.template import REQUEST
+from em.runner.run import INPUTS, REQUEST, RunResult, plain
 from em.runner.tools import one_line
 from em.values import json_schema
 from em.values.canonical import Json

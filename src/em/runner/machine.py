@@ -39,6 +39,7 @@ from em.runner.routine import (
 from em.runner.run import (
     INPUTS,
     MOST_SHOWN,
+    REQUEST,
     UNDONE,
     Asks,
     CheckFailed,
@@ -64,7 +65,6 @@ from em.runner.run import (
     quietly,
 )
 from em.runner.secrets import Secrets
-from em.runner.template import REQUEST
 from em.runner.tools import Function, Tool, argument_problem, missing_tool
 from em.values import json_schema
 from em.values.call import Fix, fix_problem

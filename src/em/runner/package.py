@@ -20,7 +20,6 @@ from em.log.event import Draft
 from em.runner.authorship import WRITTEN_BY, code_notes, runs_in_sandbox
 from em.runner.card import KIND
 from em.runner.routine import Program, Routine
-from em.runner.template import parse_template
 from em.runner.tools import Function, functions_of, load_file
 from em.runner.trial import Proof, Trials, read_proof
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Store
@@ -304,6 +303,8 @@ def _check_schemas(routine: Routine, place: str) -> None:
         if problem is not None:
             where = f"{place}, step {step.id}, field expect"
             raise InvalidRoutine(f"not a valid JSON Schema: {problem}", place=where)
+    if routine.requests:
+        from em.runner.template import parse_template
     for number, text in enumerate(routine.requests):
         try:
             parse_template(text)

@@ -26,9 +26,17 @@ from em.runner.package import Package, unpacked
 from em.runner.rehearsal import Rehearsal, argument_values
 from em.runner.request import LONGEST_READ, Bound
 from em.runner.routine import ToolStep, UdfStep
-from em.runner.run import MOST_SHOWN, CheckFailed, Planned, Prepared, Reason, RunResult, plain
+from em.runner.run import (
+    MOST_SHOWN,
+    REQUEST,
+    CheckFailed,
+    Planned,
+    Prepared,
+    Reason,
+    RunResult,
+    plain,
+)
 from em.runner.standing import refuse_if_off
-from em.runner.template import REQUEST
 from em.runner.tools import Tools
 from em.store.protocol import Store
 from em.values.canonical import Json, identical, short

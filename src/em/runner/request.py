@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from em.runner.routine import Routine
-from em.runner.template import REQUEST, filling
+from em.runner.run import REQUEST
 from em.values import json_schema
 from em.values.canonical import Json, same, short
 from em.values.leaves import scalars
@@ -78,6 +78,8 @@ def bind(
     if not isinstance(text, str) or not _is_in_words(routine):
         return Bound(inputs=given, how="given")
     inputs = {name: value for name, value in given.items() if name != REQUEST}
+    from em.runner.template import filling
+
     found = filling(routine.requests, text, routine.input_schema, courtesies)
     if found.inputs is not None:
         return joined(inputs, found.inputs, "template")

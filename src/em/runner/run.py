@@ -133,6 +133,8 @@ def _in_words(name: str, found: Misfit) -> str:
 Status = Literal["ok", "failed", "needs_input", "cancelled"]
 INPUTS = "inputs"
 """The step id of the question for missing inputs."""
+REQUEST = "request"
+"""The only input of a run that is given a request in words."""
 Asks = bool | Literal["steps"]
 """Whether a run may wait for an answer: to any question, or only to those of its steps."""
 StepStatus = Literal["done", "skipped", "failed", "defaulted"]

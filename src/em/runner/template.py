@@ -35,8 +35,6 @@ from em.values import json_schema
 from em.values.canonical import Json, same
 from em.values.times import read_date
 
-REQUEST = "request"
-"""The only input of a run that is given a request in words."""
 LONGEST = 1_000_000
 """Characters of a request; a longer one fits no template."""
 LONGEST_SEARCHED, MOST_HOLES = 10_000, 100

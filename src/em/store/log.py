@@ -14,21 +14,22 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from em.errors import BadLine, Conflict, InputError, NotFound, UsageError
 from em.log.event import Draft, Event, EventQuery, about_stream
 from em.log.kinds import event_body
-from em.log.lines import parse_line, read_lines, write_line
-from em.log.verify import Head, Report, verify
 from em.redaction.masker import Echoes
 from em.redaction.redactor import Redactor
 from em.store.preparation import prepare, redacted, without_echoes
 from em.store.protocol import Commit, Store
 from em.values.canonical import Json, uncollected
 from em.values.times import Moment, from_micros, moment
+
+if TYPE_CHECKING:
+    from em.log.verify import Head, Report
 
 PORTION = 1_000
 """Events that are held as objects at a time."""
@@ -220,18 +221,22 @@ class Log:
         """Return the seq of the newest event; 0 for an empty log."""
         return next((event.seq for event in self.read(limit=1, newest=True)), 0)
 
-    def head(self, stream: str) -> Head:
+    def head(self, stream: str) -> "Head":
         """Return the last position and hash of a stream; position 0 for one without events."""
+        from em.log.verify import Head
+
         return Head(*self._store.head(stream))
 
     def verify(
         self,
         *,
         stream: str | None = None,
-        heads: Mapping[str, Head] | None = None,
+        heads: "Mapping[str, Head] | None" = None,
         progress: Progress = _silent,
-    ) -> Report:
+    ) -> "Report":
         """Verify that nothing was changed, reordered or removed; against saved heads, if given."""
+        from em.log.verify import verify
+
         return verify(self._store, stream=stream, heads=heads, progress=progress)
 
     def export(self, **chosen: Any) -> Iterator[bytes]:
@@ -239,6 +244,8 @@ class Log:
 
         If events are erased meanwhile, the export goes on until it has their tombstones too.
         """
+        from em.log.lines import write_line
+
         after, unexplained = 0, set[str]()
         while True:
             last = after
@@ -307,6 +314,8 @@ class _EventLines:
         self._start = file.tell()
 
     def __iter__(self) -> Iterator[_Batch]:
+        from em.log.lines import parse_line, read_lines
+
         self._file.seek(self._start)
         self.count, self.left_out = 0, 0
         batch, size = _Batch([], []), 0

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from em import deadline
@@ -31,7 +31,6 @@ from em.errors import (
     UsageError,
 )
 from em.log.event import Event
-from em.log.verify import Report, verify
 from em.redaction.redactor import Redactor
 from em.store.events import PageQuery, bounded
 from em.store.migrations import pending, sqlite_statements
@@ -49,6 +48,9 @@ from em.store.session import SqlSession, Transaction
 from em.store.sql import FileLost, SqlStore, check_busy_timeout
 from em.store.vectors import Matrices, similarities, to_blob
 from em.trust import Database
+
+if TYPE_CHECKING:
+    from em.log.verify import Report
 
 INSTRUCTIONS = 200_000
 """Instructions of SQLite's machine between two looks at the deadline: about a millisecond."""
@@ -881,7 +883,7 @@ PAGES = 2_000
 
 def back_up(
     store: Store, target: Path, progress: Callable[[int, int], None] = lambda _done, _all: None
-) -> Report:
+) -> "Report":
     """Copy a store's database to a file, and return what verifying the copy found.
 
     The copy shows one moment. A read transaction is held while it is made: SQLite would begin again
@@ -890,6 +892,8 @@ def back_up(
 
     progress: called with the pages that are copied, and with all of them.
     """
+    from em.log.verify import verify
+
     if not isinstance(store, SqliteStore):
         raise UsageError(
             "this copies SQLite databases",

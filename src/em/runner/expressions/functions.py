@@ -12,9 +12,7 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, Union
 
-from em.text.slug import CASES, cased, slug
 from em.values.canonical import same, short
-from em.values.structure import structured
 from em.values.times import is_date, seconds_of
 
 
@@ -215,6 +213,8 @@ _FIELD = re.compile(r"\{(\w*)(?::([^{}]+))?\}", re.ASCII)
 
 def structure(text: Any) -> Any:
     """Return what a text writes out: JSON, a Python literal, `key: value` lines, or a table."""
+    from em.values.structure import structured
+
     return structured(text)
 
 
@@ -272,6 +272,8 @@ _PARTS: dict[str, Callable[[str], str]] = {
 
 def shown(value: Any, form: str) -> str:
     """Return a date (`%d.%m.%Y`), a number (`,.2f`, `03d`) or a text (`slug`) in this form."""
+    from em.text.slug import CASES, cased, slug
+
     if form in _SLUGS:
         return slug(value, _SLUGS[form])
     if form in CASES:

@@ -24,8 +24,7 @@ from em.runner.card import KIND
 from em.runner.history import read_run, read_served_run
 from em.runner.package import KeptRoutine, routine_of
 from em.runner.preparation import plan_shown
-from em.runner.run import Asks, PendingPrompt, RunResult, plain
-from em.runner.template import REQUEST
+from em.runner.run import REQUEST, Asks, PendingPrompt, RunResult, plain
 from em.runner.tools import one_line, tool_name, tool_names
 from em.serve.auth import Caller
 from em.serve.mcp import tools as own_tools
