@@ -1,46 +1,35 @@
-"""`em traces`: list, show, compare and label traces."""
+"""`em traces`: list, show, compare and label traces, and find secrets in transcripts."""
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import click
 import msgspec
 
 from em.cli.command import group
-from em.cli.options import (
-    listed,
-    listing,
-    open_memory,
-)
+from em.cli.options import listed, listing, open_memory
 from em.cli.output import (
+    Columns,
+    cell,
     count,
     emit,
     emit_list,
+    note,
     printable,
+    progress,
     terminal_width,
 )
-from em.traces.catalogue import (
-    DiffStep,
-    TraceSummary,
-    children_of,
-    diff_traces,
-    get_traces,
-    list_traces,
-)
-from em.traces.trace import Approval, KeptTrace, Message, Outcome, ToolCall, TraceEvent, UdfCall
+from em.errors import InputError
+from em.settings import Settings
+from em.traces.catalogue import DiffStep, children_of, diff_traces, get_traces, list_traces
+from em.traces.trace import Approval, KeptTrace, Message, Outcome, ToolCall, TraceEvent
 
-if TYPE_CHECKING:
-    pass
-
-BROKEN_LINES_SHOWN = 10
-"""Broken lines of a file that are named."""
 _OUTCOME = click.Choice(get_args(Outcome))
-_ROLES = {"user": "cyan", "assistant": "white", "thinking": "bright_black"}
 _SIGNS = {"-": "red", "+": "green", "~": "yellow"}
 
 
-@group("traces", {"secrets": "em.cli.secrets:secrets"})
+@group("traces")
 def traces() -> None:
     """List, show, compare and label traces: what agents said, called and got."""
 
@@ -54,38 +43,20 @@ def list_(
     task: str | None, outcome: str | None, agent: str | None, limit: int, **chosen: Any
 ) -> None:
     """List the traces that began last, the latest first."""
-    page = list_traces(
-        open_memory().store,
-        task=task,
-        outcome=outcome,
-        agent=agent,
-        limit=limit,
-        **listed(**chosen),
-    )
-    columns = ("trace", "began", "from", "outcome", "calls", "failed", "tokens", "goal")
-    emit_list(
-        "traces",
-        page.traces,
-        columns,
-        _row,
-        none="no traces; `em import` brings them in",
-        older=page.older,
-        may_go=("tokens", "failed", "outcome"),
-    )
-
-
-def _row(one: TraceSummary) -> tuple[str, ...]:
-    goal = " ".join(one.title.split())
-    return (
-        one.id,
-        one.at.strftime("%Y-%m-%d %H:%M"),
-        one.app,
-        f"{one.outcome}, incomplete" if one.incomplete else one.outcome,
-        str(one.calls),
-        str(one.failed),
-        "-" if one.tokens is None else f"{one.tokens:,}",
-        f"↳ {goal}" if one.parent else goal,
-    )
+    only: dict[str, Any] = {"task": task, "outcome": outcome, "agent": agent, "limit": limit}
+    page = list_traces(open_memory().store, **only, **listed(**chosen))
+    columns: Columns = {
+        "trace": "id",
+        "began": lambda one: f"{one.at:%Y-%m-%d %H:%M}",
+        "from": "app",
+        "outcome": lambda one: f"{one.outcome}{', incomplete' if one.incomplete else ''}",
+        "calls": "calls",
+        "failed": "failed",
+        "tokens": "tokens",
+        "goal": lambda one: f"{'↳ ' if one.parent else ''}{' '.join(one.title.split())}",
+    }
+    none = "no traces; `em import` brings them in"
+    emit_list("traces", page.traces, columns, none=none, older=page.older)
 
 
 @traces.command("show")
@@ -105,7 +76,7 @@ def show(trace: str, full: bool) -> None:
         for child in children:
             call = f" of call {child.trace.parent_call}" if child.trace.parent_call else ""
             click.echo(f"\nsub-agent{call}:")
-            print_timeline(child, full=full, indent="    ")
+            print_timeline(child, full=full)
         if children:
             click.echo(f"\n{count(len(children), 'sub-agent')}")
 
@@ -120,7 +91,7 @@ def diff(one: str, other: str) -> int:
     store = open_memory().store
     first, second = get_traces(store, [one, other])
     steps = diff_traces(first.trace, second.trace)
-    emit({"steps": steps}, lambda: print_diff(steps))
+    emit({"steps": steps}, lambda: _print_diff(steps))
     return 0 if all(step.sign == " " for step in steps) else 1
 
 
@@ -139,20 +110,55 @@ def label(traces: tuple[str, ...], outcome: Outcome, reason: str) -> None:
     found = get_traces(memory.store, list(dict.fromkeys(traces)))
     for one in found:
         memory.label(one.id, outcome, reason=reason)
+    rows = [{"id": one.id, "outcome": outcome, "was": one.trace.outcome} for one in found]
+    emit({"traces": rows}, "\n".join("{id}: {outcome} (was {was})".format(**row) for row in rows))
+
+
+@traces.command("secrets")
+@click.argument("paths", metavar="[PATH]...", nargs=-1)
+def secrets(paths: tuple[str, ...]) -> None:
+    """List the secrets in transcripts by file and kind, without showing or storing them.
+
+    PATH is a file, a folder or a pattern; by default where Claude Code, Codex, opencode and pi keep
+    their sessions. Nothing is imported, and no file is changed. What is found is no longer secret
+    to whoever reads these files: revoke it.
+    """
+    from em.clients.exposure import SearchedFile, look, places
+    from em.store import redactor_of
+    from em.traces.transcripts import files_in, total_size
+    from em.values.files import shown
+
+    chosen = [*paths] or [*map(str, places())]
+    redactor = redactor_of(Settings.load(tells=False))
+    looked: list[SearchedFile] = []
+    with progress("looking", total_size(chosen), unit_bytes=True) as advance:
+        for path, is_named in [*files_in(chosen)]:
+            try:
+                looked.append(look(path, redactor, advance))
+            except InputError as error:
+                if is_named:
+                    raise
+                looked.append(SearchedFile(path=shown(path), skipped=error.message))
+    found = [one for one in looked if one.found]
+    rows = [
+        {"file": one.path, **msgspec.structs.asdict(kind)} for one in found for kind in one.found
+    ]
 
     def text() -> None:
-        for one in found:
-            click.echo(f"{one.id}: {outcome} (was {one.trace.outcome})")
+        names = ("file", "kind", "different", "times", "line")
+        emit_list("found", rows, {name: name for name in names}, none="no secrets found")
+        for one in looked:
+            if one.skipped:
+                note(f"{one.path}: {one.skipped}")
+        click.echo(f"{len(found):,} of {count(len(looked), 'file')} with secrets")
 
-    rows = [{"id": one.id, "outcome": outcome, "was": one.trace.outcome} for one in found]
-    emit({"traces": rows}, text)
+    telling = [one for one in looked if one.found or one.skipped]
+    emit({"files": telling, "looked_at": len(looked)}, text)
 
 
-def print_timeline(found: KeptTrace, *, full: bool = False, indent: str = "") -> None:
+def print_timeline(found: KeptTrace, *, full: bool = False) -> None:
     """Print what was said and called in a trace, one line each."""
     trace = found.trace
-    lines = _Lines(indent, full=full)
-    lines.add(click.style(found.id, bold=True), trace.mission.goal or "(no goal recorded)")
     used = trace.recorded_usage
     facts = [
         f"{found.at:%Y-%m-%d %H:%M:%S}",
@@ -163,31 +169,39 @@ def print_timeline(found: KeptTrace, *, full: bool = False, indent: str = "") ->
         "" if used.duration_ms is None else f"{used.duration_ms / 1e3:,.1f} s",
         f"{count(found.unknown, 'line')} stored verbatim" if found.unknown else "",
     ]
-    lines.add("", ", ".join(part for part in facts if part))
+    _print_line(found.id, trace.mission.goal or "(no goal recorded)", full=full)
+    _print_line("", ", ".join(part for part in facts if part), full=full)
     if found.label is not None:
         why = f": {found.label.reason}" if found.label.reason else ""
-        lines.add("", f"labelled {found.label.outcome}{why}")
+        _print_line("", f"labelled {found.label.outcome}{why}", full=full)
     if trace.incomplete:
-        lines.add("", f"incomplete: {trace.incomplete}", fg="yellow")
+        _print_line("", f"incomplete: {trace.incomplete}", full=full)
     for number, event in enumerate(trace.events, 1):
-        _print_event(lines, number, event)
+        for head, text in _lines_of(event, f"{number:>4} "):
+            _print_line(head, text, full=full)
 
 
-class _Lines:
-    def __init__(self, indent: str, *, full: bool) -> None:
-        self._indent, self._full = indent, full
-        self._width = max(40, terminal_width() - len(indent))
+def _lines_of(event: TraceEvent, place: str) -> list[tuple[str, str]]:
+    """Return what an event is called and what it says: a call has a second line for its result."""
+    if isinstance(event, Message):
+        return [(f"{place}{event.role}:", event.text)]
+    if isinstance(event, Approval):
+        return [(f"{place}asked:", f"{event.prompt} → {event.answer!r}")]
+    name = event.tool if isinstance(event, ToolCall) else event.function
+    took = "" if event.duration_ms is None else f" ({event.duration_ms:,.0f} ms)"
+    lines = [(f"{place}{printable(name)}{took}", cell(dict(event.args)))]
+    if event.error is not None:
+        lines.append(("     ✗", cell(event.error)))
+    elif event.result is not None:
+        lines.append(("     →", cell(event.result)))
+    return lines
 
-    def add(self, head: str, text: str, **style: Any) -> None:
-        """Print one line, shortened to the terminal unless everything was asked for."""
-        taken = len(click.unstyle(head)) + 1
-        shown = (
-            "\n".join(map(printable, text.splitlines()))
-            if self._full
-            else _short(text, self._width - taken)
-        )
-        body = click.style(shown, **style) if style else shown
-        click.echo(f"{self._indent}{head} {body}".rstrip())
+
+def _print_line(head: str, text: str, *, full: bool) -> None:
+    """Print one line, shortened to the terminal unless everything was asked for."""
+    room = max(40, terminal_width()) - len(head) - 1
+    shown = "\n".join(map(printable, text.splitlines())) if full else _short(text, room)
+    click.echo(f"{head} {shown}".rstrip())
 
 
 def _short(text: str, room: int) -> str:
@@ -195,47 +209,15 @@ def _short(text: str, room: int) -> str:
     return plain if len(plain) <= room else plain[: max(1, room - 1)] + "…"
 
 
-def _print_event(lines: _Lines, number: int, event: TraceEvent) -> None:
-    place = f"{number:>4} "
-    if isinstance(event, Message):
-        color = _ROLES.get(event.role, "bright_black")
-        lines.add(place + click.style(f"{event.role}:", fg=color), event.text)
-    elif isinstance(event, Approval):
-        lines.add(f"{place}asked:", f"{event.prompt} → {event.answer!r}")
-    else:
-        _print_call(lines, place, event)
-
-
-def _print_call(lines: _Lines, place: str, call: ToolCall | UdfCall) -> None:
-    name = call.tool if isinstance(call, ToolCall) else call.function
-    took = "" if call.duration_ms is None else f" ({call.duration_ms:,.0f} ms)"
-    lines.add(place + click.style(printable(name), fg="blue", bold=True) + took, _json(call.args))
-    if call.error is not None:
-        lines.add("     " + click.style("✗", fg="red"), _text(call.error), fg="red")
-    elif call.result is not None:
-        lines.add("     " + click.style("→", fg="green"), _text(call.result))
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else _json(value)
-
-
-def print_diff(steps: Sequence[DiffStep]) -> None:
+def _print_diff(steps: Sequence[DiffStep]) -> None:
     """Print the calls of two traces: - only in the first, + only in the second, ~ in both."""
     room = terminal_width() - 4 if sys.stdout.isatty() else 400
     for step in steps:
-        head = f"{step.sign} {printable(step.tool)}"
-        click.secho(head, fg=_SIGNS.get(step.sign), nl=not step.differs)
-        if step.differs:
-            click.echo(f"  {', '.join(step.differs)}")
+        differs = f"  {', '.join(step.differs)}" if step.differs else ""
+        click.secho(f"{step.sign} {printable(step.tool)}{differs}", fg=_SIGNS.get(step.sign))
         for name in step.differs:
             for sign, side in (("-", step.one), ("+", step.other)):
                 if name in side:
-                    shown = _short(f"{name}: {_text(side[name])}", room)
-                    click.secho(f"    {sign} {shown}", fg=_SIGNS[sign])
+                    click.echo(f"    {sign} {_short(f'{name}: {cell(side[name])}', room)}")
     same = sum(step.sign == " " for step in steps)
     click.echo(f"{count(same, 'call')} the same, {len(steps) - same:,} not")

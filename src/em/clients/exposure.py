@@ -1,7 +1,7 @@
 """Exposures: secrets that stand in transcripts on this disk, by file and kind, and never shown.
 
-Nothing is stored. A file is read line by line, and only lines with a word that secrets come with
-are decoded. `write_copy` writes a file again without its secrets; the original is only read.
+Nothing is stored, and files are only read: line by line, and only lines with a word that secrets
+come with are decoded.
 """
 
 import os
@@ -14,8 +14,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from em.clients.installation import AGENTS
-from em.errors import UsageError
-from em.redaction.masker import Echoes, taken_out
+from em.redaction.masker import taken_out
 from em.redaction.redactor import MARKER, Redactor
 from em.traces.transcripts import (
     decoded,
@@ -47,12 +46,11 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was looked at. skipped: why it could not be read. copy: it without secrets."""
+    """A file that was looked at. skipped: why it could not be read."""
 
     path: str
     found: Sequence[Exposure] = ()
     skipped: str = ""
-    copy: str = ""
 
 
 class _FileLine(NamedTuple):
@@ -76,8 +74,8 @@ def places() -> list[Path]:
     return [place for place in usual if place.is_dir()]
 
 
-def look(path: Path, redactor: Redactor, echoes: Echoes, progress: Progress) -> SearchedFile:
-    """Return which secrets stand in a file; let `echoes` learn them.
+def look(path: Path, redactor: Redactor, progress: Progress) -> SearchedFile:
+    """Return which secrets stand in a file.
 
     Raises:
         InputError: The file can't be read.
@@ -98,42 +96,11 @@ def look(path: Path, redactor: Redactor, echoes: Echoes, progress: Progress) -> 
                 for secret, mark in taken_out(before, after).items():
                     digest = blake2b(secret.encode(errors="replace"), digest_size=8).digest()
                     different.setdefault(_kind(mark), set()).add(digest)
-                echoes.learn(before, after)
     found = [
         Exposure(kind=kind, different=len(different.get(kind, "1")), times=count, line=first[kind])
         for kind, count in sorted(times.items())
     ]
     return SearchedFile(path=shown(path), found=found)
-
-
-def write_copy(path: Path, copy: Path, redactor: Redactor, echoes: Echoes) -> None:
-    """Write a file again without its secrets, and without echoes of them in other lines.
-
-    Lines without any stay as they are. Of a database the copy has a line for each session.
-    """
-    if copy.exists():
-        raise UsageError(
-            "this file exists, and copies replace nothing", place=str(copy), fix="name a new folder"
-        )
-    copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    beside = copy.with_name(f".{copy.name}.{os.getpid()}")
-    try:
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as to, opened(path) as file:
-            for line in _lines(file, str(path)):
-                to.write(_without_secrets(line.raw, redactor, echoes))
-        beside.rename(copy)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def place_of_copy(path: Path, folder: Path) -> Path:
-    """Return where the copy of a file is written: below a folder, as it lies below the home."""
-    path = path.absolute()
-    home = Path.home()
-    below = path.relative_to(home if path.is_relative_to(home) else path.anchor)
-    with opened(path) as file:
-        return folder / (f"{below}.jsonl" if is_database(file) else below)
 
 
 def _lines(file: IO[bytes], name: str) -> Iterator[_FileLine]:
@@ -177,16 +144,6 @@ def _cleaned(raw: bytes, redactor: Redactor) -> tuple[Any, Any]:
     if problem:
         value = raw.decode(errors="surrogateescape")
     return value, redactor.value(value)
-
-
-def _without_secrets(raw: bytes, redactor: Redactor, echoes: Echoes) -> bytes:
-    before, after = _cleaned(raw, redactor)
-    after = echoes.mask(after)
-    if after == before:
-        return raw
-    if decoded(raw)[1]:
-        return str(after).encode(errors="surrogateescape")
-    return msgspec.json.encode(after) + raw[len(raw.rstrip()) :]
 
 
 def _kinds(value: Any) -> Counter[str]:
