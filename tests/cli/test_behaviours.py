@@ -50,8 +50,6 @@ def test_list_show_and_stats_tell_of_behaviours(db: str) -> None:
     shown = em("routine", "behaviours", "show", short, "--db", db).out
     assert row["id"] in shown
     assert "{{ order_result.total }}" in shown
-    assert '"open"' in shown
-    assert "1 hit" in shown
     assert em("routine", "behaviours", "show", row["id"], "--json", "--db", db).json["behaviour"][
         "routine"
     ]["steps"]

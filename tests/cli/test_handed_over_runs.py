@@ -81,12 +81,6 @@ def test_a_missing_input_is_asked_for() -> None:
     assert [field["name"] for field in ran["pending_prompt"]["fields"]] == ["to"]
 
 
-def test_steps_in_blocks_are_listed_where_a_routine_can_not_run() -> None:
-    listed = em("run", "send", "--dry-run").out
-    assert "for_each" in listed
-    assert "tool.call" in listed
-
-
 def test_a_workflow_stops_where_its_routine_hands_over() -> None:
     Path("em.yaml").write_text(
         "workflows:\n  mail:\n    steps:\n"

@@ -19,7 +19,7 @@ LISTS = {
     "workflow list": {"workflows"},
     "workflow inspect --all": {"runs", "memory"},
     "log show": {"events", "more"},
-    "routine suggest": {"suggestions", "proposals", "more", "estimate"},
+    "routine suggest": {"suggestions", "proposals", "more"},
     "recall tea": {"passages", "notes"},
     "lessons retrieve tea": {"text", "heuristics", "notes"},
     "state rules ana": {"rules"},

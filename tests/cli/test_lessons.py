@@ -162,7 +162,7 @@ def test_lessons_move_with_the_log(tmp_path: Path) -> None:
     em("--db", "h.db", "lessons", "reflect", file, "--store")
     em("--db", "h.db", "log", "export", "h.jsonl")
     brought = em("--db", "n.db", "log", "import", "h.jsonl")
-    assert "1 lesson restored" in brought.out
+    assert "1 lessons restored" in brought.out
     (kept,) = em("--db", "n.db", "lessons", "list", "--json").json["heuristics"]
     assert kept["lesson"]["trigger"] == "insert_order fails with: invalid total"
     assert "stored" in em("--db", "n.db", "lessons", "reflect", "--all", "--store").err
@@ -171,4 +171,4 @@ def test_lessons_move_with_the_log(tmp_path: Path) -> None:
     listed = em("--db", "n.db", "lessons", "list").err
     assert "all of these lessons are retired; `em lessons list --retired` lists them" in listed
     again = em("--db", "n.db", "lessons", "reflect", "--all", "--store").err
-    assert "none of them listed by `em lessons list`, 1 retired earlier" in again
+    assert "1 of them as evidence of lessons that are retired" in again

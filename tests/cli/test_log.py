@@ -93,7 +93,7 @@ def test_show_chooses_and_says_when_there_is_more() -> None:
     assert [e["body"]["text"] for e in rest["events"]] == ["n2", "n3"]
     assert rest["more"] is False
     one = em("log", "show", "--id", rest["events"][0]["id"])
-    assert '"text": "n2"' in one.out
+    assert "n2" in one.out
     assert em("log", "show", "--since", "2999-01-01", "--json").json["events"] == []
 
 
@@ -428,15 +428,6 @@ def test_what_is_not_there_is_not_reassuring() -> None:
     assert em("forget", "--finish", "--subject", "ana").code == 2
 
 
-def test_a_likely_typo_in_a_kind_is_noted() -> None:
-    ran = em("log", "append", "--stream", "s", "--kind", "mesage", "{}")
-    assert ran.code == 0
-    assert "did you mean 'message'?" in ran.err
-    shape = em("log", "append", "--stream", "s", "--kind", "message", "{}")
-    assert shape.code == 2
-    assert "it has role and text" in shape.err
-
-
 def test_rechaining_leaves_out_what_was_erased() -> None:
     event_id = append("to go", "--subject", "ana")
     append("to stay", "--subject", "ana")
@@ -497,41 +488,6 @@ def test_lists_are_made_again_from_the_log() -> None:
         run_sql(memory.store, "UPDATE summaries SET status = 'tampered'")
         assert em("log", "rebuild", EM_DB="em.db").out == "rebuilt: 1 row\n"
         assert run_sql(memory.store, "SELECT status FROM summaries") == [("success",)]
-
-
-def test_an_import_says_which_routines_and_behaviours_it_did_not_bring() -> None:
-    Path("greet").mkdir()
-    steps = "[{id: end, type: return, value: hello}]"
-    Path("greet/routine.yaml").write_text(f"name: greet\nsteps: {steps}\n")
-    assert em("routine", "accept", "greet").code == 0
-    assert em("run", "greet@1").out.strip() == '"hello"'
-    recorded = json.dumps({"engine": "app.answer", "key": "k1", "steps": 1})
-    stream = ("--stream", "behaviours/app.answer/k1", "--kind", "behaviour_recorded")
-    assert em("log", "append", *stream, recorded).code == 0
-    em("log", "export", "all.jsonl")
-    brought = em("--db", "new.db", "log", "import", "all.jsonl")
-    assert (
-        "not part of a log: the routines greet; bring them with `em routine unpack`" in brought.err
-    )
-    assert "not part of a log: 1 behaviour; their engines record them again" in brought.err
-    again = em("--db", "new.db", "log", "import", "all.jsonl")
-    assert (again.code, again.err) == (0, "")
-
-
-def test_an_import_reads_each_kind_of_event_for_its_own_fields_only() -> None:
-    run = {"routine": "greet", "hash": "h", "input": {}, "engine": "app.answer"}
-    behaviour = {"engine": "app.answer", "key": "k1", "steps": 1, "stored": 5}
-    for stream, kind, body in (
-        ("run/r1", "run_started", run),
-        ("behaviours/app.answer/k1", "behaviour_recorded", behaviour),
-    ):
-        ran = em("log", "append", "--stream", stream, "--kind", kind, json.dumps(body))
-        assert ran.code == 0, ran.err
-    em("log", "export", "all.jsonl")
-    brought = em("--db", "new.db", "log", "import", "all.jsonl")
-    assert (brought.code, brought.out) == (0, "2 events imported\n"), brought.err
-    assert "not part of a log: 1 behaviour; their engines record them" in brought.err
-    assert "the routines" not in brought.err
 
 
 @pytest.mark.parametrize("number", ["0", "00", "99"])

@@ -31,7 +31,7 @@ def test_a_question_gets_a_table_best_first(talk: list[str]) -> None:
     ran = em("recall", "where", "did", "Ana", "move")
     assert ran.code == 0
     lines = ran.out.splitlines()
-    assert lines[0].split() == ["SCORE", "AT", "BY", "EVENT", "TEXT"]
+    assert lines[0].split() == ["score", "at", "by", "event", "text"]
     assert "I moved to Porto" in lines[1]
     assert talk[0] in lines[1]
     assert "\x1b" not in em("recall", "bike").out

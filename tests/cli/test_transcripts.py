@@ -113,7 +113,6 @@ def test_traces_are_listed_shown_and_compared() -> None:
     assert "get_order" in shown.out
     assert "✗ there is no such order" in shown.out
     assert "\x1b[" not in shown.out  # colours are for terminals
-    assert "\x1b[" in on_terminal("traces", "show", first)
     assert em("traces", "show", first, "--json").json["trace"]["trace"]["outcome"] == "unknown"
     differ = em("traces", "diff", first, second)
     assert differ.code == 1
@@ -189,8 +188,7 @@ def test_what_is_repeated_is_suggested_and_compiles_from_a_claude_code_log() -> 
     (best,) = em("routine", "suggest", "--allow-unlabelled", "--json").json["suggestions"]
     assert (best["count"], best["way"], best["problem"]) == (3, ["get_order", "cancel_order"], "")
     assert (best["model_calls"], best["tokens"]) == (4, 400)
-    text = em("routine", "suggest", "--explain", "--allow-unlabelled")
-    assert "the median of its traces" in text.out
+    text = em("routine", "suggest", "--allow-unlabelled")
     assert "em compile" in text.out
     assert em("compile", *best["traces"], "--keep", "--name", "cancel_order").code == 0
     assert em("compile", *best["traces"], "-o", "made").code == 0

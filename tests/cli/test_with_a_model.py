@@ -150,7 +150,7 @@ def test_a_fix_makes_a_run_succeed(tmp_path: Path, says: Any) -> None:
     fixed = em(*run, "--auto-fix", "--json").json
     assert (fixed["status"], fixed["output"]) == ("ok", "hello u-12")
     shown = em("runs", "show", fixed["run_id"])
-    assert '"modify_args"' in shown.out
+    assert "modify_args" in shown.err
     assert em(*run).code == 1, "the routine is as it was"
 
 

@@ -1,13 +1,54 @@
-"""Commands and groups of `em`: `--db` and `--json` anywhere, parts that are imported when used."""
+"""Commands and groups of `em`: `--db` and `--json` anywhere, parts that are imported when used.
 
+What is typed may be other than UTF-8: a path may be so; a name or a text is refused before any
+work.
+"""
+
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.types import StringParamType
 
-from em.cli.parameters import Text
+from em.errors import UsageError
+from em.values.files import is_unicode, shown
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_PATHS = {"FILE", "DIR", "PATH"}
+
+
+class Text(StringParamType):
+    """A text, or a path where the metavar of its parameter names a FILE, a DIR or a PATH.
+
+    Only a path may be other than UTF-8. In FILE|TRACE, what does not exist is an id.
+    """
+
+    def __init__(self, metavar: str) -> None:
+        words = set(re.findall("[A-Z]+", metavar))
+        self._may_be_path = bool(words & _PATHS)
+        self._is_path = "PATH" in words or (bool(words) and words <= _PATHS)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the text; raise UsageError if it is neither UTF-8 nor a path."""
+        may_be_odd = not isinstance(value, str) or is_unicode(value) or self._is_path
+        if not may_be_odd and not (self._may_be_path and os.path.exists(value)):
+            place = "" if param is None else param.human_readable_name
+            also = ", or a path that exists" if self._may_be_path else ""
+            raise UsageError(f"expected UTF-8 text{also}, got {shown(value)}", place=place)
+        return super().convert(value, param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        """Offer the names in the memory that begin as typed."""
+        from em.cli.completion import offered
+
+        return offered(ctx, param, incomplete)
 
 
 def _take(ctx: click.Context, param: click.Parameter, value: Any) -> None:

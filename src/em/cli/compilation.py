@@ -1,6 +1,7 @@
 """`em compile`: traces become a routine, which a person looks through before it is stored."""
 
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,8 +12,15 @@ import msgspec
 from em.cli.command import command
 from em.cli.options import load_tools, model, open_memory
 from em.cli.outline import print_code, print_open, print_outline, print_proof
-from em.cli.output import count, emit, note, only_results_on_stdout, printable, progress
-from em.cli.review import Said, can_review, reviewed
+from em.cli.output import (
+    count,
+    emit,
+    note,
+    only_results_on_stdout,
+    printable,
+    progress,
+    wants_json,
+)
 from em.errors import EmError, NotFound, UsageError
 from em.runner.authorship import code_notes
 from em.runner.package import UDF, keep_routine
@@ -21,10 +29,14 @@ from em.runner.tools import ToolRegistry
 from em.store.protocol import Commit, Store
 from em.traces.catalogue import get_traces
 from em.traces.trace import KeptTrace, as_kept
+from em.values.canonical import Json
 
 if TYPE_CHECKING:
     from em.compiler.compile_trace import Compiled
     from em.compiler.llm_compile import Improved
+
+
+LEAVE = "q"
 
 
 @command("compile")
@@ -99,10 +111,10 @@ def compile_(
     teach is tried on it. Nothing is stored without --force if it does anything else than what was
     recorded. Printed are the code, inputs, constants, checks, what is open, and the proof.
 
-    On a terminal you look through it before it is stored: one key strikes a check, makes a
-    constant an input, or an input a constant. Elsewhere --input and --constant say so, and
-    `em routine strike` strikes a check. The next version that you --keep under the name stays like
-    that, unless you give --fresh.
+    --input and --constant say which arguments vary, and `em routine strike` strikes a check. On a
+    terminal you are asked before it is stored, and may name a check, an input or a constant that
+    is to change. The next version that you --keep under the name stays like that, unless you give
+    --fresh.
 
     A trace that says that it failed is refused. One that doesn't say how it ended is compiled, and
     the routine is marked "outcome unknown". --all takes only traces that succeeded.
@@ -127,31 +139,88 @@ def compile_(
     return _compile_one(traces, output, options, keep=keep)
 
 
+class Said(NamedTuple):
+    """What a person said: arguments that are inputs, inputs that are constants, struck checks."""
+
+    inputs: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()
+    struck: tuple[str, ...] = ()
+
+
 def _compile_one(
     traces: tuple[str, ...], output: str | None, options: dict[str, Any], *, keep: bool
 ) -> int:
     options = {**options, "kept_in": _memory() if keep else None}
-    said = Said(inputs=_names(options["inputs"]), constants=_names(options["constants"]))
+    said = Said(_names(options["inputs"]), _names(options["constants"]))
     made = _compiled(traces, options, said)
-    is_reviewed = can_review()
-    if is_reviewed:
-        found = _looked_through(made, traces, options, said)
-        if found is None:
+    is_reviewed = sys.stdin.isatty() and sys.stderr.isatty() and not wants_json()
+    while is_reviewed:
+        _print_compiled(made)
+        changed = _reviewed(made.draft.document, said)
+        if changed is None:
             note("nothing was stored")
             return 1
-        made = found
+        if changed == said:
+            break
+        try:
+            made, said = _compiled(traces, options, changed), changed
+        except EmError as error:
+            note(f"not changed: {error}")
     place, ref = _stored(made, output, options, keep=keep)
 
     def text() -> None:
         if not is_reviewed:
             _print_compiled(made)
-        recordings = count(len(made.same_way), "recording")
-        click.echo(f"learnt from {recordings}, in {place}")
+        click.echo(f"learnt from {count(len(made.same_way), 'recording')}, in {place}")
         if ref and output is not None:
             click.echo(f"stored as {ref}")
 
     emit(lambda: {"routine": place, "kept": ref or None, **_report(made)}, text)
     return 0
+
+
+def _reviewed(document: Json, said: Said) -> Said | None:
+    """Ask what is to change, with the names that are shown; None if the person leaves."""
+    note(
+        "Enter stores it. Or name a check to strike it, an input that is always as recorded, or a"
+        f" constant that varies. {LEAVE} leaves."
+    )
+    while True:
+        try:
+            name = click.prompt("change", default="", show_default=False, err=True).strip()
+            if name == LEAVE:
+                return None
+            return _changed(document, said, name) if name else said
+        except click.Abort:
+            return None
+        except NotFound as error:
+            note(f"{error.message}; {error.fix}")
+
+
+def _changed(document: Json, said: Said, name: str) -> Said:
+    """Return what a person said, and a name in addition; naming it again takes it back."""
+    from em.compiler.checks import struck, walked
+    from em.compiler.outline import outline_of
+
+    outline = outline_of(document)
+    if any(name == one.name for one in outline.inputs):
+        return _moved(said, name, "inputs", "constants")
+    for one in outline.constants:
+        step = one.place.partition(".")[0]
+        if name == one.place:
+            tools = {known["id"]: known.get("tool", "") for known in walked(document["steps"])}
+            return _moved(said, f"{tools[step]}.{one.argument}", "constants", "inputs")
+    texts = struck({**document, "struck": []}, name)["struck"]
+    return said._replace(struck=(*said.struck, *texts))
+
+
+def _moved(said: Said, name: str, source: str, target: str) -> Said:
+    """Return what was said with a name moved: what was said to be an input is one no more."""
+    bare = name.rpartition(".")[2]
+    left = tuple(one for one in getattr(said, source) if one.rpartition(".")[2] != bare)
+    if len(left) < len(getattr(said, source)):
+        return said._replace(**{source: left})
+    return said._replace(**{target: tuple(dict.fromkeys([*getattr(said, target), name]))})
 
 
 def _compiled(traces: tuple[str, ...], options: dict[str, Any], said: Said) -> "Compiled":
@@ -207,35 +276,13 @@ def _names(given: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.strip() for part in given for name in part.split(",") if name.strip())
 
 
-def _looked_through(
-    made: "Compiled", traces: tuple[str, ...], options: dict[str, Any], said: Said
-) -> "Compiled | None":
-    """Let a person look through a routine, until they accept it; None if they leave."""
-    while True:
-        print_code(made.files)
-        _print_rest(made)
-        changed = reviewed(made.draft.document, said)
-        if changed is None or changed == said:
-            return None if changed is None else made
-        try:
-            made = _compiled(traces, options, changed)
-        except EmError as error:
-            note(f"not changed: {error}")
-        else:
-            said = changed
-
-
-class _Stored(NamedTuple):
-    """Where a routine is: its folder, else `name@version`; and the latter if it was stored."""
-
-    place: str
-    ref: str
-
-
 def _stored(
     made: "Compiled", output: str | None, options: dict[str, Any], *, keep: bool
-) -> _Stored:
-    """Write the routine to a folder, store it, or both; the log names the code of a model."""
+) -> tuple[str, str]:
+    """Write the routine to a folder, store it, or both; return where it is, and its reference.
+
+    The log names the code of a model.
+    """
     from em.compiler.package_files import write_package
 
     if output is not None:
@@ -248,20 +295,12 @@ def _stored(
             ref = keep_routine(store, made.files, made.from_events, retired=retired).ref
         else:
             store.commit(Commit(events=code_notes(made.files, made.draft.name, made.from_events)))
-    return _Stored(ref if output is None else str(Path(output)), ref)
-
-
-# --- what is shown --------------------------------------------------------------------------------
+    return (ref if output is None else str(Path(output)), ref)
 
 
 def _print_compiled(made: "Compiled") -> None:
     print_code(made.files)
     print_outline(made.draft.document)
-    _print_rest(made)
-
-
-def _print_rest(made: "Compiled") -> None:
-    """Print what the routine itself does not say: what is open, its proof, what was left out."""
     from em.compiler.package_files import OUTCOMES
 
     draft = made.draft
@@ -292,24 +331,24 @@ def _print_improved(improved: "Improved") -> None:
     spent = improved.spent
     tokens = f"{spent.tokens.input + spent.tokens.output:,} tokens"
     cost = "" if spent.cost_usd is None else f", ${spent.cost_usd:.4f}"
-    if improved.by_model:
-        notes = printable(improved.notes)
-        click.echo(f"improved by {improved.draft.written_by} ({tokens}{cost}): {notes}")
-        if improved.inputs:
-            click.echo(f"inputs, since it says that they vary: {', '.join(improved.inputs)}")
-        if improved.draft.udf_source.strip():
-            note("its functions run in the sandbox until you read and trust them: em trust")
+    if not improved.by_model:
+        click.echo(f"fell back to the routine compiled without the model ({tokens}{cost}):")
+        for problem in improved.problems[-1] if improved.problems else ():
+            click.echo(f"  {printable(problem)}")
         return
-    click.echo(f"fell back to the routine compiled without the model ({tokens}{cost}):")
-    for problem in improved.problems[-1] if improved.problems else ():
-        click.echo(f"  {printable(problem)}")
+    notes = printable(improved.notes)
+    click.echo(f"improved by {improved.draft.written_by} ({tokens}{cost}): {notes}")
+    if improved.inputs:
+        click.echo(f"inputs, since it says that they vary: {', '.join(improved.inputs)}")
+    if improved.draft.udf_source.strip():
+        note("its functions run in the sandbox until you read and trust them: em trust")
 
 
 def _report(made: "Compiled") -> dict[str, Any]:
     """Return what `--json` says of a routine, beside where it is."""
     from em.compiler.outline import outline_of
 
-    draft = made.draft
+    draft, improved = made.draft, made.improved
     return {
         "name": draft.name,
         "outcome": draft.outcome,
@@ -323,22 +362,16 @@ def _report(made: "Compiled") -> dict[str, Any]:
         "input": draft.input,
         "stubs": _stubs(made),
         "left_out": made.not_compiled,
-        "model": None if made.improved is None else _asked(made.improved),
+        "model": None
+        if improved is None
+        else {
+            "improved": improved.by_model,
+            **{name: getattr(improved, name) for name in _OF_A_MODEL},
+        },
     }
 
 
-def _asked(improved: "Improved") -> dict[str, Any]:
-    return {
-        "improved": improved.by_model,
-        "fell_back": improved.fell_back,
-        "problems": improved.problems,
-        "inputs": improved.inputs,
-        "notes": improved.notes,
-        "spent": improved.spent,
-    }
-
-
-# --- again, and all -------------------------------------------------------------------------------
+_OF_A_MODEL = ("fell_back", "problems", "inputs", "notes", "spent")
 
 
 _OF_ONE = {
@@ -387,10 +420,6 @@ def _compile_all(options: dict[str, Any], *, distributed: bool) -> int:
         names = ("keep_all", "llm", "allow_unlabelled")
         chosen = {name: True for name in names if options[name]}
         return report_queued(queue, queue.add_compilations(how=chosen), "compiling", wait=True)
-    return _compile_all_here(options)
-
-
-def _compile_all_here(options: dict[str, Any]) -> int:
     from em.compiler.compile_trace import compile_several
     from em.compiler.kind import tasks_in
 

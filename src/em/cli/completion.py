@@ -1,7 +1,7 @@
 """Completion: what the TAB key offers, in bash, zsh and fish, with names out of the memory."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -16,60 +16,44 @@ MOST = 200
 
 def offered(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the names in the memory that begin as typed. A memory that can't be read has none."""
-    names = _names_of(ctx, param)
-    found: list[CompletionItem] = []
+    is_argument = isinstance(param, click.Argument)
+    what = BY_NAME.get(param.name or "")
+    if param.name == "name" and is_argument:
+        what = _workflows if ctx.command_path.startswith("em workflow ") else _routines
     try:
         with warnings.catch_warnings(action="ignore"):
-            for name in names(ctx) if names else ():
-                if name.startswith(incomplete) and len(found) < MOST:
-                    found.append(CompletionItem(name))
+            names = what(ctx) if what else ()
+            found = [name for name in names if name.startswith(incomplete)]
     except (EmError, OSError):
         # A message would stand in the middle of what the person types.
         return []
-    return found
+    return [CompletionItem(name) for name in found[:MOST]]
 
 
-def _names_of(ctx: click.Context, param: click.Parameter) -> "Names | None":
-    """Return the function that lists what a parameter names: routines, subjects or workflows."""
-    if param.name == "name" and isinstance(param, click.Argument):
-        return _workflows if ctx.command_path.startswith("em workflow ") else _routines
-    return BY_NAME.get(param.name or "")
-
-
-def _memory(ctx: click.Context) -> str | None:
-    """Return the database that was typed before; None for the usual one."""
-    found: str | None = ctx.obj["db"]
-    return found
-
-
-def _routines(ctx: click.Context) -> Iterator[str]:
+def _routines(ctx: click.Context) -> list[str]:
     from em.memory import Memory
     from em.runner.package import kept_routines
 
-    with Memory(_memory(ctx), create=False) as memory:
-        yield from dict.fromkeys(
-            one.name
-            for one in kept_routines(memory.store)
-            if one.retired_at is None and one.body is not None
-        )
+    with Memory(ctx.obj["db"], create=False) as memory:
+        kept = [one for one in kept_routines(memory.store) if one.body is not None]
+        return [*dict.fromkeys(one.name for one in kept if one.retired_at is None)]
 
 
-def _subjects(ctx: click.Context) -> Iterator[str]:
+def _subjects(ctx: click.Context) -> list[str]:
     from em.memory import Memory
     from em.state.subjects import subjects_of
 
-    with Memory(_memory(ctx), create=False) as memory:
-        yield from subjects_of(memory.store)
+    with Memory(ctx.obj["db"], create=False) as memory:
+        return [*subjects_of(memory.store)]
 
 
-def _workflows(ctx: click.Context) -> Iterator[str]:
+def _workflows(ctx: click.Context) -> list[str]:
     from em.workflows.definition import WorkflowFile
 
-    yield from WorkflowFile(ctx.params.get("file")).values()
+    return [*WorkflowFile(ctx.params.get("file")).values()]
 
 
-Names = Callable[[click.Context], Iterator[str]]
-BY_NAME: dict[str, Names] = {
+BY_NAME: dict[str, Callable[[click.Context], list[str]]] = {
     "routine": _routines,
     "ref": _routines,
     "subject": _subjects,

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import (
     PackageNotFoundError,
@@ -26,7 +26,7 @@ import em
 from em import telemetry
 from em.cli.command import command
 from em.cli.options import database, open_memory
-from em.cli.output import emit, printable
+from em.cli.output import emit, print_fields
 from em.clients.installation import AGENTS, launch_in
 from em.errors import EmError, NotFound, StoreCorrupt
 from em.llm import get_llm_client
@@ -101,8 +101,15 @@ def doctor(deep: bool, llm: bool) -> int:
         "problems": problems,
         "notes": list(_sandbox_notes(sandboxes)),
     }
-    emit(report, lambda: _print(report))
+    end = "" if problems else "no problems found; `em log verify` also checks the events"
+    emit(report, lambda: _print(report, end))
     return 1 if problems else 0
+
+
+def _print(report: dict[str, Any], end: str) -> None:
+    print_fields(report)
+    if end:
+        click.echo(end)
 
 
 def _has(module: str) -> bool:
@@ -192,10 +199,9 @@ def _protocol(settings: Settings) -> str:
     """Return the protocol of the provider that the settings choose; empty without one."""
     if not settings.llm.provider:
         return ""
-    try:
+    with suppress(EmError):  # `em doctor --llm` says what is wrong with it
         return provider_settings(settings.llm.provider, settings).protocol or ""
-    except EmError:  # `em doctor --llm` says what is wrong with it
-        return ""
+    return ""
 
 
 def _old_sqlite() -> Iterator[str]:
@@ -242,7 +248,17 @@ def _database(*, deep: bool) -> tuple[dict[str, Any], list[str]]:
     try:
         health = open_memory().store.health(deep=deep)
     except NotFound as error:
-        problems = list(_place_problems(Path(error.place or ".")))
+        place = Path(error.place or ".").absolute()
+        folder = next((one for one in place.parents if one.exists()), Path("/"))
+        is_open = os.access(folder, os.W_OK | os.X_OK)
+        problems = (
+            []
+            if is_open
+            else [
+                f"no memory can be made in {folder}, which you can't write: change its rights, or"
+                " name another memory with EM_DB"
+            ]
+        )
         return {"location": error.place, **chosen, "state": "not made yet"}, problems
     except EmError as error:
         told = f"{error}: {error.fix}" if error.fix and error.fix not in str(error) else str(error)
@@ -253,8 +269,12 @@ def _database(*, deep: bool) -> tuple[dict[str, Any], list[str]]:
             f"{health.location} can only be read: give yourself the right to write it and its"
             " folder, or name another memory with EM_DB"
         )
-    problems += _clock_problems(open_memory().store)
-    problems += _identity_problems(open_memory().store)
+    store = open_memory().store
+    problems += _clock_problems(store)
+    try:
+        _ = store.database
+    except StoreCorrupt as error:
+        problems.append(str(error))
     if health.scrub_pending:
         problems.append("erased bodies are still on the disk: run `em forget --finish`")
     facts: dict[str, Any] = {
@@ -276,23 +296,6 @@ def _database(*, deep: bool) -> tuple[dict[str, Any], list[str]]:
                 " move the memory to another disk and name it with EM_DB"
             )
     return facts, problems
-
-
-def _place_problems(path: Path) -> Iterator[str]:
-    """Say whether a memory can't be made at a place."""
-    folder = next((one for one in path.absolute().parents if one.exists()), Path("/"))
-    if not os.access(folder, os.W_OK | os.X_OK):
-        yield (
-            f"no memory can be made in {folder}, which you can't write: change its rights, or name"
-            " another memory with EM_DB"
-        )
-
-
-def _identity_problems(store: Store) -> Iterator[str]:
-    try:
-        _ = store.database
-    except StoreCorrupt as error:
-        yield str(error)
 
 
 def _clock_problems(store: Store) -> Iterator[str]:
@@ -351,34 +354,6 @@ def _chosen_by() -> str:
     return f"the repository's root: {place}" if is_root else f"this folder: {place}"
 
 
-def _print(report: dict[str, Any]) -> None:
-    for title in ("versions", "database", "sandboxes", "clients"):
-        _print_facts(title, report[title])
-    click.secho("trust", bold=True)
-    for name, found in report["trust"].items():
-        click.echo(f"  {name:<17}{found['state']}")
-        if found["ignored"]:
-            click.echo(f"  {'':<17}ignored: {', '.join(found['ignored'])} ({found['fix']})")
-    for title, yes, no in (("extras", "installed", "-"), ("keys", "set", "-")):
-        click.secho(title, bold=True)
-        for name, there in report[title].items():
-            click.echo(f"  {name:<20}{yes if there else no}")
-    for title, colour in (("note", "yellow"), ("problem", "red")):
-        for text in report[f"{title}s"]:
-            click.echo(click.style(f"{title}: ", fg=colour, bold=True) + printable(text))
-    if not report["problems"]:
-        click.secho("no problems found", fg="green", nl=False)
-        click.echo("; `em log verify` also checks the events")
-
-
-def _print_facts(title: str, facts: Mapping[str, Any]) -> None:
-    if facts:
-        click.secho(title, bold=True)
-    for name, value in facts.items():
-        shown = f"{value:,}" if isinstance(value, int) and name != "schema" else str(value)
-        click.echo(f"  {name:<17}{printable(shown)}")
-
-
 QUESTION = "Is this connection working? Answer with the word yes."
 SCHEMA = {
     "type": "object",
@@ -408,12 +383,4 @@ def _ask_model() -> None:
         "attempts": answer.attempts,
     }
 
-    def text() -> None:
-        usage = answer.usage
-        cost = "unknown" if answer.cost_usd is None else f"{answer.cost_usd:.6f} USD"
-        shown = {**report, "tokens": f"{usage.input} read, {usage.output} written", "cost": cost}
-        del shown["cost_usd"]
-        for name, value in shown.items():
-            click.echo(f"{name:<10}{printable(str(value))}")
-
-    emit(report, text)
+    emit(report)

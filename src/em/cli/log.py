@@ -1,17 +1,16 @@
-"""`em log` and `em forget`: append to, show, verify, export, import and erase from the log."""
+"""`em log` and `em forget`: append to, show, verify, export, import, copy and erase the log."""
 
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from em.behaviour.behaviour import KIND as BEHAVIOUR
 from em.cli.command import command, group
 from em.cli.options import (
     find_event,
@@ -24,6 +23,7 @@ from em.cli.options import (
     writing,
 )
 from em.cli.output import (
+    cell,
     count,
     emit,
     note,
@@ -35,25 +35,30 @@ from em.cli.output import (
 )
 from em.errors import BadBody, InputError, NotFound, StoreBusy, UsageError
 from em.log.event import Event, EventQuery, run_stream, trace_stream
-from em.log.kinds import HOMES
 from em.log.lines import write_line
 from em.log.verify import Head, Report
 from em.memory import Memory
-from em.runner.card import KIND as ROUTINE
 from em.runner.history import read_run
 from em.settings import Settings
 from em.store.protocol import Erasure
 from em.traces.catalogue import get_traces
-from em.values.canonical import Json
 from em.values.times import parse_duration
 
 MAX_CHARS = 400
 """Characters of an event that a line shows."""
+COLUMNS = ("seq", "at", "stream", "kind", "subject", "what happened")
+
+_save_head = click.option(
+    "--save-head",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Save the heads to FILE, for `em log verify --head`. Store it outside the database.",
+)
 
 
-@group("log", {"backup": "em.cli.backup:backup"})
+@group("log")
 def log() -> None:
-    """Append to, show, verify, export and import the log."""
+    """Append to, show, verify, export, import and copy the log."""
 
 
 @log.command()
@@ -63,13 +68,8 @@ def log() -> None:
 @click.option("--subject", help="The subject of the event.")
 @click.option("--at", metavar="TIME", help="When it happened.  [now]")
 def append(body: str, stream: str, kind: str, subject: str | None, at: str | None) -> None:
-    """Append one event. BODY is a JSON object, or - to read it from standard input.
-
-    \b
-    em log append --stream notes --kind message '{"role": "user", "text": "hello"}'
-    """
+    """Append one event. BODY is a JSON object, or - to read it from standard input."""
     value = _parse_body(standard_input() if body == "-" else os.fsencode(body))
-    _warn_of_typo(kind)
     event = open_memory(create=True).log.append(stream, kind, value, subject=subject, at=at)
     emit(event, f"{event.id}  position {event.pos} of {event.stream}")
 
@@ -84,7 +84,7 @@ def show(*, event_id: str | None, after: int, limit: int, **chosen: Any) -> None
     memory = open_memory()
     if event_id is not None:
         event = find_event(memory, event_id)
-        emit(event, lambda: _print_whole(event))
+        emit(event)
         return
     events = list(memory.log.read(**chosen, after=after, limit=limit + 1))
     more, events = len(events) > limit, events[:limit]
@@ -130,12 +130,7 @@ def tail(*, limit: int, follow: bool, **chosen: Any) -> None:
     metavar="FILE",
     help="Compare with heads saved earlier, to detect events removed from the end.",
 )
-@click.option(
-    "--save-head",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="Save the heads to FILE. Store it outside the database.",
-)
+@_save_head
 def verify(stream: str | None, head_file: str | None, save_head: str | None) -> int:
     """Verify that no event, artefact or record was changed or removed. Exit code 1 if one was."""
     memory = open_memory()
@@ -145,12 +140,38 @@ def verify(stream: str | None, head_file: str | None, save_head: str | None) -> 
         report = memory.log.verify(stream=stream, heads=heads, progress=advance)
     if stream is not None and not report.streams and report.ok:
         raise NotFound("this stream has no events", place=f"stream {stream!r}")
-    if save_head is not None and report.ok:
-        with writing(save_head, memory.store.location) as file:
-            file.write(msgspec.json.format(msgspec.json.encode(report.heads), indent=1) + b"\n")
+    if report.ok:
+        _save_heads(save_head, report, memory)
     shown = ("ok", "events", "streams", "erased", "findings")
     emit({name: getattr(report, name) for name in shown}, lambda: _print_report(report))
     return 0 if report.ok else 1
+
+
+def _save_heads(file: str | None, report: Report, memory: Memory) -> None:
+    if file is not None:
+        with writing(file, memory.store.location) as out:
+            out.write(msgspec.json.format(msgspec.json.encode(report.heads), indent=1) + b"\n")
+
+
+@log.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@_save_head
+def backup(file: str, save_head: str | None) -> None:
+    """Copy the memory to FILE while others read and write it. SQLite only.
+
+    The copy shows one moment, and is verified before it takes the place of an older FILE. To
+    restore it, stop what uses the memory, put FILE in its place, and run `em log verify --head`.
+    For PostgreSQL use pg_dump; see docs/deployment.md. A backup keeps what is forgotten later:
+    delete the backups from before.
+    """
+    from em.store.sqlite import back_up
+
+    memory = open_memory()
+    with progress("copying pages") as bar:
+        report = back_up(memory.store, Path(file), bar.at)
+    _save_heads(save_head, report, memory)
+    shown = {"file": file, "events": report.events, "streams": report.streams}
+    emit(shown, f"{count(report.events, 'event')} in {file}, verified")
 
 
 @log.command()
@@ -209,48 +230,19 @@ def import_(file: str, rechain: bool) -> None:
             done = memory.log.import_file(source, name, rechain=rechain, progress=advance)
     if memory.store.health().scrub_pending:
         note("erased bodies are still on the disk: run `em forget --finish`")
-    lessons = memory.heuristics.restore()
-    already = f", {done.already_there:,} already there" if done.already_there else ""
-    erased = f", {done.left_out:,} erased and left out" if done.left_out else ""
-    learnt = f"; {count(lessons, 'lesson')} restored" if lessons else ""
-    emit(
-        {
-            "imported": done.added,
-            "already_there": done.already_there,
-            "left_out": done.left_out,
-            "lessons": lessons,
-        },
-        f"{count(done.added, 'event')} imported{already}{erased}{learnt}",
-    )
-    if done.added:
-        _note_not_brought(memory)
-
-
-LOOKED_AT = 1_000
-"""How many of the newest events are searched for routines and behaviours that are not there."""
-
-
-def _note_not_brought(memory: Memory) -> None:
-    """Say which routines and behaviours the imported events are about and the memory has not."""
-    bodies: dict[str, list[Json]] = {"run_started": [], "behaviour_recorded": []}
-    for event in memory.store.read(EventQuery(kinds=[*bodies], limit=LOOKED_AT, newest=True)):
-        if event.body is not None:
-            bodies[event.kind].append(event.body)
-    runs = [body for body in bodies["run_started"] if body.get("stored")]
-    stored = {body["stored"].partition("@")[0] for body in runs}
-    routines = [name for name in sorted(stored) if not any(memory.store.artefacts(ROUTINE, name))]
-    if routines:
-        note(
-            f"not part of a log: the routines {', '.join(routines[:5])}; bring them with"
-            " `em routine unpack` from the other memory and `em routine accept`"
-        )
-    keys = {f"{body['engine']}/{body['key']}" for body in bodies["behaviour_recorded"]}
-    gone = sum(not any(memory.store.artefacts(BEHAVIOUR, key)) for key in keys)
-    if gone:
-        note(
-            f"not part of a log: {count(gone, 'behaviour')}; their engines record them"
-            " again at the next call"
-        )
+    found = {
+        "imported": done.added,
+        "already_there": done.already_there,
+        "left_out": done.left_out,
+        "lessons": memory.heuristics.restore(),
+    }
+    more = {
+        "already there": done.already_there,
+        "erased and left out": done.left_out,
+        "lessons restored": found["lessons"],
+    }
+    left = "".join(f", {number:,} {what}" for what, number in more.items() if number)
+    emit(found, f"{count(done.added, 'event')} imported{left}")
 
 
 def _parse_body(text: bytes) -> dict[str, Any]:
@@ -263,39 +255,25 @@ def _parse_body(text: bytes) -> dict[str, Any]:
 
 
 def _print_events(events: Sequence[Event]) -> None:
-    if not events:
+    if events:
+        print_table(COLUMNS, [_cells(event) for event in events])
+    else:
         note("no events")
-        return
-    columns = ("seq", "at", "stream", "pos", "kind", "subject", "what happened")
-    rows = (_cells(event) for event in events)
-    print_table(columns, rows, may_go=("pos", "subject", "stream"))
 
 
 def _cells(event: Event) -> tuple[str, ...]:
-    at = event.at.strftime("%Y-%m-%d %H:%M:%S")
-    return (
-        str(event.seq),
-        at,
-        event.stream,
-        str(event.pos),
-        event.kind,
-        event.subject or "",
-        in_one_line(event),
-    )
+    """Return an event as a row: its body as the text in it, else as JSON."""
+    body = event.body or {}
+    what = body.get("text") or body.get("goal")
+    who = body.get("speaker") or body.get("role")
+    said = f"{who}: {what}" if who and what else what
+    text = "(erased)" if event.body is None else cell(said or body)[:MAX_CHARS]
+    return (*map(cell, (event.seq, event.at, event.stream, event.kind, event.subject)), text)
 
 
 def _print_lines(events: Iterable[Event]) -> None:
     for event in events:
         click.echo(write_line(event))
-
-
-def _print_whole(event: Event) -> None:
-    for name in Event.__struct_fields__:
-        value = getattr(event, name)
-        if name == "body":
-            value = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-        lines = str("" if value is None else value).split("\n")
-        click.echo(f"{name + ':':<13}" + "\n".join(map(printable, lines)))
 
 
 def _print_report(report: Report) -> None:
@@ -304,19 +282,11 @@ def _print_report(report: Report) -> None:
     if report.ok:
         click.echo(click.style("verified", fg="green") + f": {what}; nothing changed or missing")
         return
-    columns = ("problem", "in", "name", "pos", "id", "what is wrong")
-    rows = (
-        (
-            found.problem.replace("_", " "),
-            found.noun,
-            found.stream,
-            str(found.pos),
-            found.event_id,
-            found.detail,
-        )
-        for found in report.findings
-    )
-    print_table(columns, rows, may_go=("pos", "in"), whole=("id",))
+    rows = [
+        [one.problem.replace("_", " "), one.noun, one.stream, one.event_id, one.detail]
+        for one in report.findings
+    ]
+    print_table(("problem", "in", "name", "id", "what is wrong"), rows, whole=("id",))
     problems = count(len(report.findings), "problem")
     click.echo(click.style("verification failed", fg="red") + f": {problems} in {what}")
 
@@ -331,59 +301,6 @@ def _read_heads(file: str) -> dict[str, Head]:
             place=file,
             fix="save them with `em log verify --save-head FILE`",
         ) from None
-
-
-def _warn_of_typo(kind: str) -> None:
-    close = get_close_matches(kind, HOMES, 1, cutoff=0.85)
-    if close and kind not in HOMES:
-        note(f"note: {kind!r} is not one of em's kinds; did you mean {close[0]!r}?")
-
-
-def in_one_line(event: Event) -> str:
-    """Describe an event in one line; show the JSON of kinds that em does not define."""
-    if event.body is None:
-        return "(erased)"
-    try:
-        text = _DESCRIPTIONS.get(event.kind, _json)(event.body)
-    except (KeyError, TypeError, AttributeError):
-        text = _json(event.body)  # a body of an unexpected shape is shown as it is
-    return text[:MAX_CHARS]
-
-
-def _json(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _call(body: dict[str, Any]) -> str:
-    name = body.get("tool") or body["function"]
-    arguments = ", ".join(f"{key}={_json(value)}" for key, value in body.get("args", {}).items())
-    if body.get("error") is not None:
-        return f"{name}({arguments}) failed: {_json(body['error'])}"
-    return f"{name}({arguments}) → {_json(body.get('result'))}"
-
-
-def _observation(body: dict[str, Any]) -> str:
-    who = f"{body['speaker']}: " if body.get("speaker") else ""
-    what = f"{body['type']} " if body.get("type") else ""
-    return who + (body["text"] if body.get("text") is not None else what + _json(body["record"]))
-
-
-def _trace_end(body: dict[str, Any]) -> str:
-    output = body.get("output")
-    return body["outcome"] if output is None else f"{body['outcome']}: {_json(output)}"
-
-
-_DESCRIPTIONS = {
-    "approval": lambda body: f"{body['prompt']} {_json(body.get('answer'))}",
-    "erased": lambda body: f"{len(body['events'])} erased {body.get('reason', '')}".rstrip(),
-    "message": lambda body: f"{body['role']}: {body['text']}",
-    "observation": _observation,
-    "tool_call": _call,
-    "trace_ended": _trace_end,
-    "trace_labelled": lambda body: f"{body['outcome']} {body.get('reason', '')}".rstrip(),
-    "trace_started": lambda body: str(body["goal"]),
-    "udf_call": _call,
-}
 
 
 @command("forget")
@@ -483,11 +400,11 @@ def _forget_recordings(older_than: str | None, *, dry_run: bool, yes: bool) -> i
         for trace_id in done.traces if dry_run else ():
             click.echo(trace_id)
         what = "would be erased" if dry_run else "erased"
-        events = count(done.events, "event")
-        click.echo(f"{what}: {count(len(done.traces), 'trace')}, {events}")
+        click.echo(f"{what}: {count(len(done.traces), 'trace')}, {count(done.events, 'event')}")
         if done.kept:
-            kept = count(len(done.kept), "old trace")
-            note(f"{kept} stay: routines in use were learnt from them")
+            note(
+                f"{count(len(done.kept), 'old trace')} stay: routines in use were learnt from them"
+            )
         if not done.scrubbed:
             note("erased, not yet scrubbed from the disk: run `em forget --finish`")
 

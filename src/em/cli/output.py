@@ -1,12 +1,16 @@
-"""Print results: tables and progress bars for people, JSON for programs, errors on stderr."""
+"""Print results: JSON for programs; tables, fields and progress bars for people; errors.
+
+Most commands have an object or a list of them to show. `emit` prints an object field by field, and
+`emit_list` prints a list as a table, by the names of the attributes that are its columns.
+"""
 
 import os
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,21 +18,19 @@ from em.errors import EmError
 from em.values.files import shown, shown_json
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn
+    from rich.progress import Progress
 
-T = TypeVar("T")
 GAP = "  "
 WIDE = 28
 LEAST = 32
-NARROW = 10
-"""Where a table does not fit, columns are cut to WIDE. The last one gets at least LEAST if others
-can be dropped; else all get NARROW."""
+"""Where a table does not fit, columns are cut to WIDE, and the last one to LEAST."""
 WIDTH_OF_A_FILE = 160
-
 SHOWN_AFTER = 0.5
 """Seconds after which a command shows how far it is."""
 
 Advance = Callable[[int], None]
+Columns = Mapping[str, str | Callable[[Any], Any]]
+"""The titles of a table, each with the attribute it shows or a function that returns the value."""
 
 
 def wants_json() -> bool:
@@ -36,19 +38,100 @@ def wants_json() -> bool:
     return bool(click.get_current_context().obj["json"])
 
 
-def emit(data: Any, text: str | Callable[[], None]) -> None:
+def emit(data: Any, text: str | Callable[[], object] | None = None) -> None:
     """Print a result: `data` as JSON with `--json`, else `text`.
 
     Args:
         data: What `--json` prints, or a function that returns it.
-        text: What people read: a line, or a function that prints.
+        text: What people read: a line, or a function that prints; by default the fields of `data`.
     """
-    if wants_json():
-        print_json(data() if callable(data) else data)
-    elif isinstance(text, str):
+    if isinstance(text, str) and not wants_json():
         click.echo(text)
-    else:
+    elif text is not None and not isinstance(text, str) and not wants_json():
         text()
+    else:
+        found = data() if callable(data) else data
+        print_json(found) if wants_json() else print_fields(found)
+
+
+def emit_list(
+    name: str,
+    found: Sequence[Any],
+    columns: Columns,
+    *,
+    none: str | Callable[[], str],
+    older: object = None,
+    whole: Sequence[str] | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    """Print a list: under its name as JSON, as a table for people, as a note where it is empty.
+
+    older: where the list goes on; None on its last page. more: what JSON has beside the list.
+    """
+
+    def text() -> None:
+        if not found:
+            note(none if isinstance(none, str) else none())
+            return
+        rows = [[cell(_value(one, column)) for column in columns.values()] for one in found]
+        print_table([*columns], rows, whole=whole)
+        if older is not None:
+            note(f"… there are more: repeat with --cursor {older}")
+
+    more = {**(more or {}), **({} if older is None else {"next": str(older)})}
+    emit({name: found, **more}, text)
+
+
+def _value(one: Any, column: str | Callable[[Any], Any]) -> Any:
+    if callable(column):
+        return column(one)
+    return one.get(column) if isinstance(one, dict) else getattr(one, column)
+
+
+_CELLS: Sequence[tuple[type, Callable[[Any], str]]] = (
+    (str, str),
+    (bool, lambda value: "yes" if value else "no"),
+    (int, "{:,}".format),
+    (float, lambda value: f"{value:,.3f}".rstrip("0").rstrip(".")),
+    (datetime, "{:%Y-%m-%d %H:%M:%S}".format),
+)
+
+
+def cell(value: Any) -> str:
+    """Return a value as people read it, on one line."""
+    if value is None:
+        return ""
+    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+        return ", ".join(value)
+    shows = (show for kind, show in _CELLS if isinstance(value, kind))
+    return next(shows, lambda other: shown_json(other).decode())(value)
+
+
+def print_fields(value: Any, *, longest: int | None = None) -> None:
+    """Print what an object has, a line for each field. Fields that are empty are left out.
+
+    longest: characters of a text after which it is cut; None shows all.
+    """
+    import msgspec
+
+    def below(fields: Mapping[str, Any], indent: str) -> None:
+        for name, field in fields.items():
+            if field is None or field in ("", [], {}):
+                continue
+            title = indent + printable(name.replace("_", " "))
+            nested = field if isinstance(field, list) else [field]
+            if all(isinstance(one, dict) for one in nested):
+                for number, one in enumerate(nested, 1):
+                    click.secho(title if nested[1:] == [] else f"{title} {number}", bold=True)
+                    below(one, f"{indent}  ")
+                continue
+            text = cell(field)
+            if longest is not None and len(text) > longest:
+                text = f"{text[:longest]}… ({len(text):,} characters; --full shows all)"
+            lines = [printable(line) for line in text.split("\n")]
+            click.echo(f"{title + ':':<12} " + f"\n{indent}  ".join(lines))
+
+    below(msgspec.to_builtins(value, builtin_types=(datetime,)), "")
 
 
 def note(text: str) -> None:
@@ -101,39 +184,33 @@ def print_error(error: EmError, *, as_json: bool) -> None:
 
 
 def print_table(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    may_go: Sequence[str] = (),
-    whole: Sequence[str] | None = None,
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, whole: Sequence[str] | None = None
 ) -> None:
     """Print a table that fits the terminal.
 
-    Args:
-        columns: The titles.
-        rows: A text for each column.
-        may_go: Columns that are dropped first where there is too little room, in this order.
-        whole: Columns that are never cut or dropped, since the next command needs them; by default
-            the first.
+    Where there is too little room, wide columns are cut, then columns before the last one are
+    dropped. whole: columns that are never cut or dropped, since the next command needs them; by
+    default the first.
     """
     from rich.cells import cell_len, set_cell_size
 
     cells = [[printable(cell) for cell in row] for row in rows]
     widest = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
     kept = {columns.index(name) for name in (columns[:1] if whole is None else whole)}
-    going = [columns.index(name) for name in may_go]
-    widths = _fitted(widest, going, kept, terminal_width())
     last = len(columns) - 1
-    below = len(columns) > 1 and last not in kept and widths[last] < min(widest[last], NARROW)
-    if below:  # the last column stands in a line of its own, and what is unreadable goes
-        beside = _fitted(widest[:last], [n for n in going if n < last], kept, terminal_width())
-        wide = {n for n, width in beside.items() if width >= min(widest[n], NARROW)}
-        widths = {n: width for n, width in beside.items() if n in kept | wide}
+    widths = dict(enumerate(widest))
 
-    def cut_to(text: str) -> str:
-        room = terminal_width() - len(GAP)
-        cut = cell_len(text) > room
-        return GAP + set_cell_size(text, room - cut).rstrip() + "…" * cut
+    def missing() -> int:
+        return sum(widths.values()) + len(GAP) * (len(widths) - 1) - terminal_width()
+
+    if missing() > 0:
+        for n in widths.keys() - kept:
+            widths[n] = min(widths[n], LEAST if n == last else WIDE)
+    for n in reversed(range(last)):
+        if missing() > 0 and n not in kept:
+            del widths[n]
+    if last not in kept:
+        widths[last] = max(1, min(widest[last], widths[last] - missing()))
 
     def line(row: Sequence[str]) -> str:
         parts = []
@@ -145,64 +222,6 @@ def print_table(
     click.secho(line(columns), bold=True)
     for row in cells:
         click.echo(line(row))
-        if below:
-            click.echo(cut_to(row[last]))
-
-
-def emit_list(
-    name: str,
-    found: Sequence[T],
-    columns: Sequence[str],
-    row: Callable[[T], Sequence[str]],
-    *,
-    none: str | Callable[[], str],
-    older: object = None,
-    may_go: Sequence[str] = (),
-) -> None:
-    """Print a list: under its name as JSON, as a table for people, as a note where it is empty.
-
-    older: where the list goes on; None on its last page.
-    """
-
-    def text() -> None:
-        if not found:
-            note(none if isinstance(none, str) else none())
-            return
-        print_table(columns, map(row, found), may_go=may_go)
-        if older is not None:
-            note(f"… there are more: repeat with --cursor {older}")
-
-    emit({name: found, **({} if older is None else {"next": str(older)})}, text)
-
-
-def _fitted(widest: list[int], may_go: list[int], kept: set[int], room: int) -> dict[int, int]:
-    """Return the widths of the columns that are shown, by their numbers.
-
-    Where there is too little room, wide columns are cut, then columns are dropped, then the others
-    become narrow. The last column gets the room that is left.
-    """
-    last = len(widest) - 1
-    widths = dict(enumerate(widest))
-
-    def missing() -> int:
-        return sum(widths.values()) + len(GAP) * (len(widths) - 1) - room
-
-    def cut(most: int, most_of_last: int) -> None:
-        for n in widths.keys() - kept if missing() > 0 else ():
-            widths[n] = min(widths[n], most_of_last if n == last else most)
-
-    def drop(numbers: Iterable[int]) -> None:
-        for n in numbers:
-            if missing() > 0 and n in widths.keys() - kept - {last}:
-                del widths[n]
-
-    cut(WIDE, LEAST)
-    drop(may_go)
-    cut(NARROW, NARROW)
-    drop(reversed(range(last)))
-    if last not in kept:
-        widths[last] = max(1, min(widest[last], widths[last] - missing()))
-    return widths
 
 
 def terminal_width() -> int:
@@ -238,7 +257,6 @@ class Bar:
     def __init__(self, what: str, total: int | None, *, unit_bytes: bool = False) -> None:
         self.done = 0
         self._what, self._total, self._is_bytes = what, total, unit_bytes
-        self._began = time.monotonic()
         self._shown: Progress | None = None
         self._is_over = False
         self._lock = threading.Lock()
@@ -255,17 +273,22 @@ class Bar:
 
     def show(self) -> None:
         """Draw it on standard error, unless it was hidden before."""
+        from rich import progress as bars
         from rich.console import Console
-        from rich.progress import Progress
 
-        columns = _columns(self._began, is_bytes=self._is_bytes, is_open=self._total is None)
         with self._lock:
             if self._is_over:
                 return
-            shown = Progress(*columns, console=Console(stderr=True), transient=True)
-            shown.add_task(self._what, total=self._total, completed=self.done)
-            self._shown = shown
-            shown.start()
+            self._shown = bars.Progress(
+                bars.TextColumn("{task.description}"),
+                bars.BarColumn(),
+                bars.DownloadColumn() if self._is_bytes else bars.MofNCompleteColumn(),
+                bars.TimeElapsedColumn() if self._total is None else bars.TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._shown.add_task(self._what, total=self._total, completed=self.done)
+            self._shown.start()
 
     def hide(self) -> None:
         """Remove it from the terminal for good, as before a question to a person."""
@@ -273,28 +296,6 @@ class Bar:
             self._is_over = True
             if self._shown is not None:
                 self._shown.stop()
-
-
-def _columns(began: float, *, is_bytes: bool, is_open: bool) -> "list[ProgressColumn]":
-    """Return the columns of a bar. If its end is not known, it shows the time that passed."""
-    from rich import filesize
-    from rich import progress as bars
-    from rich.text import Text
-
-    class Rate(bars.ProgressColumn):
-        def render(self, task: bars.Task) -> Text:
-            rate = task.completed / max(time.monotonic() - began, 0.001)
-            if is_bytes:
-                return Text(f"{filesize.decimal(int(rate))}/s")
-            return Text(f"{rate:,.0f}/s" if rate >= 1 else f"{rate * 60:,.0f}/min")
-
-    return [
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.DownloadColumn() if is_bytes else bars.MofNCompleteColumn(),
-        Rate(),
-        bars.TimeElapsedColumn() if is_open else bars.TimeRemainingColumn(),
-    ]
 
 
 @contextmanager

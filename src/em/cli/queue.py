@@ -24,12 +24,13 @@ from em.cli.options import (
 )
 from em.cli.output import (
     Advance,
+    Columns,
     count,
     emit,
+    emit_list,
     note,
     only_results_on_stdout,
-    print_table,
-    printable,
+    print_fields,
     progress,
 )
 from em.errors import InputError, StoreUnreachable, UsageError
@@ -93,33 +94,26 @@ def list_(state: Any, kind: Any, subject: str | None, limit: int) -> None:
     opened = open_queue()
     jobs = opened.jobs(state=state, kind=kind, subject=subject, limit=limit)
     workers = opened.workers()
-
-    def text() -> None:
-        if jobs:
-            columns = ("job", "queued", "state", "queue", "what", "result")
-            print_table(columns, [_row(view) for view in jobs], may_go=("queue", "queued"))
-        else:
-            note(f"no {state or 'queued'} jobs; `em workflow enqueue` and `em queue run` add jobs")
-        for name, place in workers.items():
-            note(f"worker {name} ({place})")
-
-    emit({"jobs": jobs, "workers": workers}, text)
-
-
-def _row(view: "JobView") -> tuple[str, ...]:
-    at = "" if view.queued_at is None else view.queued_at.strftime("%Y-%m-%d %H:%M:%S")
-    what = f"{view.kind} {view.name}".strip()
-    return (view.id, at, view.state, view.queue or "", what, _result(view))
+    columns: Columns = {
+        "job": "id",
+        "queued": "queued_at",
+        "state": "state",
+        "queue": "queue",
+        "what": lambda one: f"{one.kind} {one.name}".strip(),
+        "result": _result,
+    }
+    none = f"no {state or 'queued'} jobs; `em workflow enqueue` and `em queue run` add jobs"
+    emit_list("jobs", jobs, columns, none=none, more={"workers": workers})
+    for name, place in workers.items():
+        note(f"worker {name} ({place})")
 
 
 def _result(view: "JobView") -> str:
     if view.report is None:
         return view.problem or count(view.items, "item")
-    parts = [f"{view.report.done} done"]
-    for name, found in (("waiting", view.report.waiting), ("failed", view.report.failed)):
-        if found:
-            parts.append(f"{len(found)} {name}")
-    return ", ".join(parts)
+    ended = {"waiting": view.report.waiting, "failed": view.report.failed}
+    more = "".join(f", {len(found)} {name}" for name, found in ended.items() if found)
+    return f"{view.report.done} done{more}"
 
 
 @queue.command("show")
@@ -128,25 +122,10 @@ def show(job_id: str) -> None:
     """Show a job: its content, results and failures."""
     opened = open_queue()
     view = opened.job(job_id)
-    emit(
-        lambda: {"job": view, "what": None if view.kind == "" else opened.what(job_id)},
-        lambda: _print_job(view),
-    )
-
-
-def _print_job(view: "JobView") -> None:
-    for name in ("id", "state", "kind", "name", "items", "queue", "worker", "attempts", "problem"):
-        value = getattr(view, name)
-        if value not in ("", None):
-            click.echo(f"{name:<10}{printable(str(value))}")
-    if view.report is None:
-        return
-    click.echo(f"{'done':<10}{view.report.done:,}")
-    for title, found in (("waiting", view.report.waiting), ("failed", view.report.failed)):
-        for name, why in found.items():
-            click.echo(f"{title:<10}{printable(name)}: {printable(why)}")
-    if view.report.failed:
-        note(f"  try: em queue retry {view.id}")
+    what = None if view.kind == "" else opened.what(job_id)
+    emit({"job": view, "what": what}, lambda: print_fields(view))
+    if view.report and view.report.failed:
+        note(f"try: em queue retry {view.id}")
 
 
 @queue.command("cancel")
@@ -199,26 +178,6 @@ def run(routine: str, input_file: str | None, each: str | None, wait: bool, **ho
     opened = open_queue()
     jobs = opened.add_runs(routine, _given(input_file, each, {}, "--input"), **how)
     return report_queued(opened, jobs, routine, wait=wait)
-
-
-@queue.command("reflect")
-@click.argument("traces", metavar="[TRACE]...", nargs=-1)
-@click.option("--llm", is_flag=True, help="Also use the model that the worker is configured with.")
-@click.option("--wait", is_flag=True, help="Wait for the jobs, and report their results.")
-def reflect(traces: tuple[str, ...], llm: bool, wait: bool) -> int:
-    """Queue learning lessons from traces, given by their ids, or from all."""
-    opened = open_queue()
-    jobs = opened.add_reflections(traces or None, how={"llm": True} if llm else None)
-    return report_queued(opened, jobs, "reflecting", wait=wait)
-
-
-@queue.command("embed")
-@click.argument("subjects", metavar="[SUBJECT]...", nargs=-1)
-@click.option("--wait", is_flag=True, help="Wait for the jobs, and report their results.")
-def embed(subjects: tuple[str, ...], wait: bool) -> int:
-    """Queue the missing vectors of subjects, or of everything."""
-    opened = open_queue()
-    return report_queued(opened, opened.add_embeddings(subjects or None), "embedding", wait=wait)
 
 
 @command("enqueue")

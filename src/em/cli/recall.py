@@ -6,7 +6,7 @@ import click
 
 from em.cli.command import command
 from em.cli.options import open_memory, pairs
-from em.cli.output import count, emit, note, print_table, printable, progress
+from em.cli.output import Columns, count, emit, emit_list, note, printable, progress
 from em.errors import EmbedderError, UsageError
 from em.memory import Memory
 from em.store.protocol import Passage
@@ -53,13 +53,7 @@ def recall(words: tuple[str, ...], embed: bool, metadata: tuple[str, ...], **cho
         elif chosen["neighbours"]:
             _print_windows(found)
         else:
-            rows = [
-                (f"{p.score:.2f}", _when(p), p.speaker or p.role or "", p.event_id, p.text)
-                for p in found
-            ]
-            print_table(
-                ("SCORE", "AT", "BY", "EVENT", "TEXT"), rows, may_go=("BY", "AT"), whole=("EVENT",)
-            )
+            emit_list("passages", found, _COLUMNS, none="", whole=("event",))
 
     emit({"passages": list(found), "notes": found.notes}, text)
 
@@ -79,15 +73,22 @@ def _embed(memory: Memory, *, searches: bool) -> None:
         note(f"note: {count(left, 'passage')} could not be embedded; words find them")
 
 
-def _when(passage: Passage) -> str:
-    return passage.at.strftime("%Y-%m-%d %H:%M")
+_COLUMNS: Columns = {
+    "score": lambda one: f"{one.score:.2f}",
+    "at": lambda one: f"{one.at:%Y-%m-%d %H:%M}",
+    "by": lambda one: one.speaker or one.role,
+    "event": "event_id",
+    "text": "text",
+}
 
 
 def _print_windows(found: list[Passage]) -> None:
     for n, passage in enumerate(found):
         if n:
             click.echo()
-        click.secho(f"{passage.score:.2f}  {_when(passage)}  {passage.event_id}", bold=True)
+        click.secho(
+            f"{passage.score:.2f}  {passage.at:%Y-%m-%d %H:%M}  {passage.event_id}", bold=True
+        )
         window = sorted([*passage.neighbours, passage], key=lambda item: item.number)
         for item in window:
             sign = ">" if item.number == passage.number else " "

@@ -62,7 +62,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "Compile, show, ask and correct a subject's typed state, and check its rules.",
         ),
         "lessons": (
-            "em.cli.heuristics:lessons",
+            "em.cli.lessons:lessons",
             "Learn lessons from traces, find those that fit a task, list and retire them.",
         ),
     },
@@ -97,9 +97,9 @@ A module is imported when its command is used.
 """
 COMMANDS = {name: place for commands in GROUPS.values() for name, (place, _) in commands.items()}
 ALIASES = {
-    "evaluate": "em.cli.heuristics:evaluate",
-    "reflect": "em.cli.heuristics:reflect",
-    "retrieve": "em.cli.heuristics:retrieve",
+    "evaluate": "em.cli.lessons:evaluate",
+    "reflect": "em.cli.lessons:reflect",
+    "retrieve": "em.cli.lessons:retrieve",
     "smoke-llm": "em.cli.doctor:smoke_llm",
     "validate": "em.cli.routine:validate",
 }

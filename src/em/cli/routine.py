@@ -1,8 +1,8 @@
-"""Commands about routines: `em routine`, `em routine validate`, `em routine export`."""
+"""`em routine`: what may become a routine; stored routines, their versions and how they do."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -15,21 +15,29 @@ from em.cli.options import (
     address,
     find_package,
     known_routine,
+    limited,
     load_tools,
     open_memory,
     person,
     writing,
 )
 from em.cli.output import (
+    Columns,
+    cell,
     count,
     emit,
+    emit_list,
     note,
     only_results_on_stdout,
+    print_fields,
     print_table,
     printable,
+    progress,
+    shortened,
     wants_json,
 )
-from em.errors import UsageError
+from em.errors import NotFound, UsageError
+from em.memory import Memory
 from em.runner.package import (
     ROUTINE,
     Package,
@@ -46,8 +54,6 @@ from em.runner.package import (
     write_files,
 )
 from em.runner.standing import (
-    Standing,
-    StoredRoutine,
     difference,
     standing_of,
     stored_routine,
@@ -55,24 +61,22 @@ from em.runner.standing import (
     versions,
 )
 from em.runner.tools import functions_of, load_module
+from em.runner.trial import ENOUGH_TRIALS
+from em.traces.catalogue import trace_ids
 from em.values.canonical import Json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from em.compiler.proposals import Proposal
+    from em.compiler.suggestions import Suggestion
     from em.runner.tools.grant import Grant
 
+LONGEST_GOAL, LONGEST_REASON = 80, 300
+"""Characters of a goal and of a reason that are shown."""
 
-@group(
-    "routine",
-    {
-        "suggest": "em.cli.suggestions:suggest",
-        "shadow": "em.cli.shadow:shadow",
-        "behaviours": "em.cli.behaviours:behaviours",
-    },
-)
+
+@group("routine", {"behaviours": "em.cli.behaviours:behaviours"})
 def routine() -> None:
-    """List, show, unpack, strike, accept, retire, restore stored routines."""
+    """Suggest, list, show, unpack, strike, accept, retire, restore and export routines."""
 
 
 @routine.command("list")
@@ -80,25 +84,16 @@ def list_() -> None:
     """List every version of every stored routine."""
     store = open_memory().store
     found = [stored_routine(store, one) for one in versions(store)]
-
-    def text() -> None:
-        rows = [_row(one) for one in found]
-        if rows:
-            columns = ("routine", "at", "state", "by itself", "events", "proof")
-            print_table(columns, rows, may_go=("events", "at"))
-        else:
-            note("no stored routines; `em compile TRACE --keep` stores one")
-
-    emit({"routines": found}, text)
-
-
-def _row(one: StoredRoutine) -> tuple[str, ...]:
-    by_itself = "yes" if one.by_itself else "no"
-    return (one.ref, _at(one.created_at), one.state, by_itself, str(one.from_events), one.tried)
-
-
-def _at(moment: datetime | None) -> str:
-    return "" if moment is None else moment.isoformat(timespec="seconds")
+    columns: Columns = {
+        "routine": "ref",
+        "at": "created_at",
+        "state": "state",
+        "by itself": "by_itself",
+        "events": "from_events",
+        "proof": "tried",
+    }
+    none = "no stored routines; `em compile TRACE --keep` stores one"
+    emit_list("routines", found, columns, none=none)
 
 
 @routine.command("show")
@@ -114,7 +109,7 @@ def show(ref: str, python: bool) -> None:
     from em.cli.outline import print_code, print_outline, print_proof
     from em.compiler.outline import outline_of
 
-    name, files, events, standing = ref, {}, [], None
+    name, events, standing = ref, [], None
     if is_folder(ref):
         files = files_in(ref)
     else:
@@ -137,21 +132,11 @@ def show(ref: str, python: bool) -> None:
             print_proof(proof, is_outdated=tried.is_outdated)
         if standing is not None:
             click.echo()
-            _print_standing(name, standing)
+            print_fields(standing)
 
     shown: Json = {"routine": name, "files": files, "from_events": events}
     shown |= {"proof": tried.counts, "standing": standing}
     emit({**shown, **msgspec.to_builtins(outline_of(document))}, text)
-
-
-def _print_standing(name: str, standing: Standing) -> None:
-    """Say whether a version is used by itself and why, and what a person can do about it."""
-    used = "is used by itself" if standing.by_itself else "is not used by itself"
-    click.echo(printable(f"{name} is {standing.state}, and {used}: {standing.why}"))
-    if standing.beside_agent:
-        click.echo(f"  {standing.beside_agent}")
-    if standing.next:
-        click.echo(f"  after you have read it: {standing.next}")
 
 
 def _show_python(name: str, document: Json) -> None:
@@ -206,15 +191,15 @@ def accept(ref: str, name: str | None, no_allow: bool, yes: bool) -> int:
     files = files_in(ref) if is_folder(ref) and not is_stored else None
     grants: list[Grant] = []
 
-    def agree(files: "Mapping[str, str]") -> None:
+    def agree(files: Mapping[str, str]) -> None:
         grant = grant_for(memory.store, files)
         if grant:
             grant.refuse_untrusted()
             grants.append(grant)
-        if grant.lines:
-            _show(files, grant)
-        if grant and not yes:
-            _confirm(grant)
+            if not yes or grant.lines:
+                _show_needs(files, grant)
+            if not yes:
+                _confirm(grant)
 
     try:
         who = person()
@@ -226,11 +211,8 @@ def accept(ref: str, name: str | None, no_allow: bool, yes: bool) -> int:
         return 1
     for grant in grants:
         grant.apply()
-    already = "" if done.changed else " already"
-    text = f"{done.routine} is{already} accepted; {_meaning(done.routine, done.now)}"
     allowed = {name: items for grant in grants for name, items in grant.lists.items()}
-    facts = {"routine": done.routine, "accepted": done.changed, "now": done.now}
-    emit({**facts, "allowed": allowed}, text)
+    _print_change(done, "accepted", "is{} accepted", {"allowed": allowed})
     return 0
 
 
@@ -238,26 +220,29 @@ class _Declined(Exception):
     """A person does not want what was shown."""
 
 
-def _show(files: "Mapping[str, str]", grant: "Grant") -> None:
+def _show_needs(files: Mapping[str, str], grant: "Grant") -> None:
     """Show what a routine is, how it did, and what it needs."""
     document = parse_yaml(files[ROUTINE].encode(), ROUTINE)
-    about = f"{document.get('name')}: {document.get('description', '')}".rstrip(": ")
-    proof = f"on other recordings: {tried_in_words(files) or 'it was not tried'}"
-    for line in (about, proof, *grant.lines):
-        note(printable(line))
+    note(f"{document.get('name')}: {document.get('description', '')}".rstrip(": "))
+    note(f"on other recordings: {tried_in_words(files) or 'it was not tried'}")
+    for line in grant.lines:
+        note(line)
 
 
 def _confirm(grant: "Grant") -> None:
-    fix = "read what it needs, then pass --yes, or --no-allow to leave em.yaml as it is"
-    _ask("Put it in use, and allow it this?", str(grant.file), fix)
-
-
-def _ask(question: str, place: str, fix: str) -> None:
-    """Ask a person; raise if they say no, or if nobody can be asked."""
     if wants_json() or not sys.stdin.isatty():
-        raise UsageError("can't ask for confirmation here", place=place, fix=fix)
-    if not click.confirm(question, err=True):
+        fix = "read what it needs, then pass --yes, or --no-allow to leave em.yaml as it is"
+        raise UsageError("can't ask for confirmation here", place=str(grant.file), fix=fix)
+    if not click.confirm("Put it in use, and allow it this?", err=True):
         raise _Declined
+
+
+def _print_change(done: Any, fact: str, words: str, more: Json | None = None) -> None:
+    """Print what a version of a routine now is, and what the routine's name means."""
+    name = done.routine.partition("@")[0]
+    meaning = f"{name} means {done.now}" if done.now else f"no version of {name} is in use"
+    text = f"{done.routine} {words.format('' if done.changed else ' already')}; {meaning}"
+    emit({"routine": done.routine, fact: done.changed, "now": done.now, **(more or {})}, text)
 
 
 @routine.command("withdraw")
@@ -265,36 +250,21 @@ def _ask(question: str, place: str, fix: str) -> None:
 def withdraw(ref: str) -> None:
     """Take back that a version was accepted. If that put it in use, it is proposed again."""
     done = open_memory().withdraw(ref, by=person())
-    how = "is not accepted any more" if done.changed else "was not accepted"
-    text = f"{done.routine} {how}; {_meaning(done.routine, done.now)}"
-    emit({"routine": done.routine, "withdrawn": done.changed, "now": done.now}, text)
+    _print_change(done, "withdrawn", "is{} not accepted")
 
 
 @routine.command("retire")
 @click.argument("ref", metavar="NAME@VERSION")
-def retire(ref: str) -> int:
+def retire(ref: str) -> None:
     """Retire a version: its name then means the version before. It can still be read."""
-    done = open_memory().retire(ref, by=person())
-    already = "" if done.changed else " already"
-    text = f"{done.routine} is{already} retired; {_meaning(done.routine, done.now)}"
-    emit({"routine": done.routine, "retired": done.changed, "now": done.now}, text)
-    return 0
+    _print_change(open_memory().retire(ref, by=person()), "retired", "is{} retired")
 
 
 @routine.command("restore")
 @click.argument("ref", metavar="NAME@VERSION")
-def restore(ref: str) -> int:
+def restore(ref: str) -> None:
     """Put a retired version in use again. Its name then means the newest version in use."""
-    done = open_memory().restore(ref, by=person())
-    already = "" if done.changed else " already"
-    text = f"{done.routine} is{already} in use; {_meaning(done.routine, done.now)}"
-    emit({"routine": done.routine, "restored": done.changed, "now": done.now}, text)
-    return 0
-
-
-def _meaning(ref: str, now: str) -> str:
-    name = ref.partition("@")[0]
-    return f"{name} means {now}" if now else f"no version of {name} is in use"
+    _print_change(open_memory().restore(ref, by=person()), "restored", "is{} in use")
 
 
 @routine.command("strike")
@@ -325,13 +295,192 @@ def diff(name: str, numbers: tuple[int, ...]) -> None:
     if len(numbers) > 2:
         raise click.UsageError("Give at most two versions.")
     found = difference(open_memory().store, name, *numbers)
+    changes = found.changes or ["nothing that matters to a run has changed"]
+    emit(found, "\n".join([*map(printable, changes), found.proof]))
+
+
+@routine.command("suggest")
+@click.option("--task", help="Only traces whose goal contains this.")
+@click.option(
+    "--at-least",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="How many traces must have had the same effects.",
+)
+@limited(10)
+@click.option(
+    "--allow-unlabelled",
+    is_flag=True,
+    help="Also take traces that don't say whether they succeeded.",
+)
+@click.option("--about", metavar="TRACE", multiple=True, help="Only groups of it. Repeatable.")
+@click.option("--propose", is_flag=True, help="Store what is proven, to tell it to agents once.")
+def suggest(
+    *,
+    task: str | None,
+    at_least: int,
+    limit: int,
+    allow_unlabelled: bool,
+    about: tuple[str, ...],
+    propose: bool,
+) -> None:
+    """List the traces that are worth compiling, the most worthwhile first.
+
+    Traces that succeeded and had the same effects form a group, however often and on which way;
+    those without an effect if they made the same calls. The best groups are compiled and tried on
+    their own traces; nothing is stored. Not proposed is what would do the same on every run.
+    What was proposed at the end of an agent's session and is not kept yet comes first.
+
+    The saving is an estimate for one run: the median of what the agent itself cost in its traces,
+    as the transcript reports it. A - means that the transcripts don't report it. Proved: each trace
+    of a sample is left out once, and what the others teach is tried on it.
+    """
+    from em.compiler.proposals import open_proposals, propose_mended
+    from em.compiler.proposals import propose as store_proposals
+    from em.compiler.suggestions import suggest as suggest_groups
+
+    memory = open_memory()
+    with progress("reading and proving") as bar:
+        found = suggest_groups(
+            memory.store,
+            task,
+            at_least=at_least,
+            limit=limit,
+            allow_unlabelled=allow_unlabelled,
+            about=about,
+            progress=bar.at,
+        )
+    if propose:
+        store_proposals(memory.store, found)
+        propose_mended(memory.store, about)
+    proposals = open_proposals(memory.store)
 
     def text() -> None:
-        for words in found.changes or ["nothing that matters to a run has changed"]:
-            click.echo(printable(words))
-        click.echo(found.proof)
+        for proposal in proposals:
+            _print_proposal(proposal)
+        if not found:
+            note(
+                "no traces that succeeded belong together: they must have the same effects, and"
+                " requests of sessions must be worded alike;"
+                " `em routine suggest --at-least 1` lists all"
+            )
+        if not allow_unlabelled:
+            _note_unlabelled(memory, task, sum(one.unlabelled for one in found))
+        if found:
+            _print_suggestions(found, proposals)
+        if found.more:
+            note(f"… {count(found.more, 'group')} more: repeat with -n {limit + found.more}")
 
-    emit(found, text)
+    emit({"suggestions": found, "proposals": proposals, "more": found.more}, text)
+
+
+def _print_suggestions(found: "Sequence[Suggestion]", proposals: "Sequence[Proposal]") -> None:
+    columns = ("traces", "proved", "answers", "tokens", "seconds", "usd", "effects")
+    print_table(columns, [_suggestion_row(one) for one in found])
+    click.echo()
+    waiting = {trace: one.key for one in proposals if not one.routine for trace in one.traces}
+    for one in found:
+        _print_suggestion(one, next((waiting[id_] for id_ in one.sample if id_ in waiting), ""))
+
+
+def _print_proposal(one: "Proposal") -> None:
+    goal = printable(shortened(one.goal, LONGEST_GOAL)) or "(no goal recorded)"
+    if one.routine:
+        click.echo(f"handed over by {one.routine}: {goal}  ({count(one.count, 'trace')})")
+        click.echo(f"  em can't learn it by itself: {printable(one.proof)}")
+        click.echo(f"  an agent can write the next version: propose with the group {one.key}")
+        return
+    click.echo(f"proposed: {goal}  ({count(one.count, 'trace')})")
+    click.echo(f"  tried on {count(len(one.traces), 'trace')}: {one.proof}")
+    _print_waits(one.waits)
+    click.echo(f"  em routine accept {one.key}")
+
+
+def _print_waits(waits: str) -> None:
+    """Say whether a routine would be used by itself."""
+    used = f"agents would ask you first: {printable(waits)}" if waits else "used by itself: yes"
+    click.echo(f"  {used}")
+
+
+def _note_unlabelled(memory: Memory, task: str | None, taken: int) -> None:
+    unlabelled = len(trace_ids(memory.store, task=task, outcome="unknown")) - taken
+    if unlabelled > 0:
+        note(
+            f"without an outcome: {count(unlabelled, 'trace')}; label them "
+            "(`em traces label TRACE success`), or take them too with --allow-unlabelled"
+        )
+
+
+def _suggestion_row(one: "Suggestion") -> tuple[str, ...]:
+    saved = (round(one.model_calls), one.tokens, one.seconds, one.cost_usd)
+    return (
+        cell(one.count),
+        "-" if one.proof is None else f"{one.right_share:.0%}",
+        *("-" if value is None else cell(value) for value in saved),
+        ", ".join(one.effects) or f"none: {' > '.join(one.way)}",
+    )
+
+
+def _print_suggestion(one: "Suggestion", proposal: str) -> None:
+    """Print a suggestion. proposal: the key of what is proposed of its traces already."""
+    goal = printable(shortened(one.goal, LONGEST_GOAL)) or "(no goal recorded)"
+    click.echo(f"{goal}  ({count(one.count, 'trace')})")
+    if one.problem:
+        click.echo(f"  not worth compiling: {printable(shortened(one.problem, LONGEST_REASON))}")
+        return
+    if one.unlabelled:
+        click.echo(f"  {count(one.unlabelled, 'trace')} without an outcome: nothing says it failed")
+    if one.proof is not None:
+        proof = one.proof.summary
+        is_tried = not proof.startswith("not tried")
+        click.echo(
+            f"  tried on {count(len(one.sample), 'trace')}: {proof}" if is_tried else f"  {proof}"
+        )
+        if is_tried and not one.proof.right and len(one.sample) >= ENOUGH_TRIALS:
+            click.echo("  not worth keeping: it would ask or hand over in every run")
+            return
+    if one.kept_as:
+        name = one.kept_as.partition("@")[0]
+        again = "" if ":" in name else f"; with newer traces: em compile --again {name}"
+        click.echo(f"  kept already as {one.kept_as}{again}")
+        return
+    if proposal:
+        click.echo(f"  proposed already: em routine accept {proposal}")
+        return
+    _print_waits(one.waits)
+    click.echo(f"  em compile {' '.join(one.sample)} --keep")
+
+
+@routine.command("shadow")
+@click.argument("ref", metavar="[NAME[@VERSION]]", required=False)
+@limited(20)
+def shadow(ref: str | None, limit: int) -> None:
+    """Count how often routines agreed with the agents beside which they were compared.
+
+    With NAME, show where it differed or would have handed over, newest first.
+    `memory.record(shadow=True)` compares. `em routine accept` puts a proposed routine in use, and
+    `em routine show` says how it did until then.
+    """
+    reports = open_memory().shadow_report(ref)
+    if ref is not None and not reports:
+        fix = "`em routine shadow` lists what was compared"
+        raise NotFound(f"nothing was compared with {ref!r}", place="routine", fix=fix)
+    rows = []
+    for report in reports:
+        row = msgspec.to_builtins(report)
+        telling = [one for one in reversed(report.comparisons) if one.verdict != "agreed"]
+        row["comparisons"] = msgspec.to_builtins(telling[:limit])
+        rows.append(row)
+    if ref is not None:
+        emit({"routines": rows})
+        return
+    rows = [{name: row[name] for name in row if name != "comparisons"} for row in rows]
+    names = ("routine", "agreed", "differed", "handed_over", "not_compared", "in_a_row")
+    columns: Columns = {name.replace("_", " "): name for name in names}
+    last: Columns = {"last difference": lambda one: (one["last_difference"] or {}).get("reason")}
+    none = "nothing was compared yet; record agents with memory.record(shadow=True)"
+    emit_list("routines", rows, {**columns, **last}, none=none)
 
 
 @routine.command("validate")

@@ -1,6 +1,5 @@
 """`em run`, `em resume`, `em runs`: run routines, answer their prompts, show past runs."""
 
-import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -40,6 +39,8 @@ from em.cli.options import (
     read_object,
 )
 from em.cli.output import (
+    Columns,
+    cell,
     count,
     emit,
     emit_list,
@@ -50,15 +51,13 @@ from em.cli.output import (
     printable,
     wants_json,
 )
-from em.errors import EmError, NotAllowed, RoutineError, UsageError
+from em.errors import EmError, NotAllowed, UsageError
 from em.memory import Memory
 from em.runner.engine import resume_run, run_routine
 from em.runner.history import (
     RETRIED,
     STATUSES,
     PastRun,
-    PastStep,
-    RunSummary,
     Saved,
     cancel_run,
     find_runs,
@@ -69,10 +68,8 @@ from em.runner.history import (
 from em.runner.journal import by_whom, how_to_resume
 from em.runner.machine import AutoFix
 from em.runner.package import Package, opened
-from em.runner.routine import ToolSpec
-from em.runner.run import Prepared, RunResult
+from em.runner.run import REQUEST, Prepared, RunResult
 from em.runner.standing import refuse_if_off
-from em.runner.template import REQUEST
 from em.runner.tools import ToolRegistry, functions_of, load_module
 from em.settings import Settings
 from em.store.protocol import Store
@@ -169,7 +166,7 @@ def run(
 
     --dry-run makes the reads and the checks, and shows for each call with an effect its values and
     where they come from. Nothing is written, not even to the journal. The exit code is 1 if the run
-    would fail, hand over or ask. If something that it needs is missing, its steps are listed.
+    would fail, hand over or ask.
 
     --prepare does the same, and prints a token. `em run --commit TOKEN` makes the reads and checks
     again, and then makes just these writes; if anything has changed it hands over. A token serves
@@ -184,16 +181,18 @@ def run(
         match = None if request is None else _matched(request, routine or input_file, client)
         if request is not None and match is None:
             return 1
-        package = find_package(match.routine if match else _named(routine), stack)
-        again = _given(package.folder, shared)
-        input_data = match.inputs if match else _input(package, input_file, named)
+        if match is None and not routine:
+            fix = 'name a folder or a stored routine, or say what you want: --request "…"'
+            raise UsageError("nothing says which routine to run", fix=fix)
+        package = find_package(match.routine if match else routine, stack)
+        again, replies = _given(package.folder, shared), read_object(answers) if answers else {}
+        read = read_object(input_file) if input_file else {}
+        input_data = match.inputs if match else read | _by_name(package, named, read)
         if dry_run or prepare:
             store = open_memory(create=True).store if prepare else None
-            given = _answers(answers)
-            return _prepare(package, input_data, given, again, store, subject, client)
+            return _prepare(package, input_data, replies, again, store, subject, client)
         memory = None if no_journal else open_memory(create=True)
-        given = _answers(answers)
-        return _run(memory, package, input_data, subject, again, client, answers=given, yes=yes)
+        return _run(memory, package, input_data, subject, again, client, answers=replies, yes=yes)
 
 
 def _run(
@@ -238,13 +237,6 @@ def _run(
     return _print_end(memory, run_id, result, again["resume_with"])
 
 
-def _named(routine: str) -> str:
-    if not routine:
-        fix = 'name a folder or a stored routine, or say what you want: --request "…"'
-        raise UsageError("nothing says which routine to run", fix=fix)
-    return routine
-
-
 def _matched(request: str, also: str | None, client: "LlmClient | None") -> "Match | None":
     """Return the routine in use that a request asks for; print what to do if none does."""
     from em.compiler.match import LEAST_LIKENESS
@@ -279,12 +271,6 @@ def _matched(request: str, also: str | None, client: "LlmClient | None") -> "Mat
     offered = [one.ref for one in likely]
     emit({"status": "needs_input", "routine": None, "offered": offered, "why": why}, text)
     return None
-
-
-def _input(package: Package, file: str | None, named: Sequence[str]) -> dict[str, Any]:
-    """Return the input of a file together with what was given as NAME=VALUE."""
-    read = read_object(file) if file else {}
-    return read | _by_name(package, named, read)
 
 
 def _by_name(package: Package, named: Sequence[str], known: dict[str, Any]) -> dict[str, Any]:
@@ -340,7 +326,7 @@ def resume(
     """
     memory = open_memory()
     past = read_run(memory.store, run_id, kind=None)
-    given = _answers(answers)
+    given = read_object(answers) if answers else {}
     known = read_object(input_file) if input_file else None
     if past.is_workflow:
         from em.cli.workflow import resume_workflow
@@ -392,10 +378,6 @@ def _resuming(memory: Memory, run_id: str, again: dict[str, Any]) -> Go[RunResul
     return go
 
 
-def _answers(file: str | None) -> dict[str, Any]:
-    return read_object(file) if file else {}
-
-
 def _given(folder: Path, shared: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments that every attempt at a run gets."""
     udf = shared["udf"]
@@ -435,22 +417,18 @@ def _prepare(
     """Make the reads of a routine and show what it would do; return the exit code."""
     from em.runner.preparation import prepare_routine
 
-    try:
-        with only_results_on_stdout(), watching(wanted=not wants_json()) as watcher:
-            result = prepare_routine(
-                package,
-                input_data,
-                answers=given,
-                on_step=watcher.ended,
-                on_start=watcher.began,
-                store=store,
-                subject=subject,
-                client=client,
-                **{name: again[name] for name in _FOR_PLANS},
-            )
-    except RoutineError as error:
-        _print_steps(package, error)
-        return 1
+    with only_results_on_stdout(), watching(wanted=not wants_json()) as watcher:
+        result = prepare_routine(
+            package,
+            input_data,
+            answers=given,
+            on_step=watcher.ended,
+            on_start=watcher.began,
+            store=store,
+            subject=subject,
+            client=client,
+            **{name: again[name] for name in _FOR_PLANS},
+        )
 
     def text() -> None:
         for line in result.text.splitlines():
@@ -481,7 +459,7 @@ def _commit(token: str, subject: str | None, shared: dict[str, Any]) -> int:
             on_start=watcher.began,
             **{name: again[name] for name in (*_FOR_PLANS, "resume_with")},
         )
-    return _print_outcome(memory, result, again["resume_with"])
+    return _print_end(memory, run_id, result, again["resume_with"])
 
 
 def _print_forecast(result: Prepared) -> None:
@@ -500,81 +478,28 @@ def _print_forecast(result: Prepared) -> None:
         note("would run to its end, without any effect")
 
 
-def _print_steps(package: Package, error: RoutineError) -> None:
-    """Print the steps of a routine that can't run here, what they call, and what is missing."""
-    kinds = [str(type(step).__struct_config__.tag) for step in package.routine.all_steps]
-    specs = {name: package.routine.says_how(name) for name in package.program.tool_names}
-    how = {name: _how(spec) for name, spec in specs.items() if spec is not None}
-    rows = [
-        (
-            step.id,
-            kind,
-            step.target,
-            "write" if step.is_write else "",
-            how.get(step.target, "") if step.kind == "tool" else "",
-        )
-        for step, kind in zip(package.program.steps, kinds, strict=True)
-    ]
-    columns = ("step", "type", "calls", "effect", "how")
-    secrets = {secret.name: secret.variable for secret in package.routine.secrets}
-
-    def text() -> None:
-        print_table(columns, rows)
-        for name, variable in secrets.items():
-            is_set = "set" if os.environ.get(variable) else "not set"
-            click.echo(f"secret {name}: from {variable} ({is_set})")
-        note(f"only listed, since it can't run here: {error}")
-
-    steps = [dict(zip(columns, row, strict=True)) for row in rows]
-    emit({"steps": steps, "secrets": secrets, "problem": str(error)}, text)
-
-
-def _how(tool: ToolSpec) -> str:
-    """Describe what a declared tool would do, with its templates unfilled: no secret is shown."""
-    if tool.command is not None:
-        return shlex.join(tool.command).replace("'{{", "{{").replace("}}'", "}}")
-    if tool.shell is not None:
-        return tool.shell
-    if tool.http is not None:
-        return f"{tool.http.method} {tool.http.url.partition('?')[0]}"
-    if tool.mcp is not None:
-        server = shlex.join(tool.mcp.command) if tool.mcp.command else tool.mcp.url
-        return f"{tool.tool_of_server} of {server.partition('?')[0]}"
-    return ""
-
-
 def _print_end(memory: Memory | None, run_id: str, result: RunResult | None, options: str) -> int:
+    """Print a run's result, or how to resume it if it was interrupted; return the exit code."""
+    store = None if memory is None else memory.store
     if result is None:
-        store = None if memory is None else memory.store
         return print_interrupted(store, run_id, how_to_resume(run_id, options))
-    return _print_outcome(memory, result, options)
-
-
-def _print_outcome(memory: Memory | None, result: RunResult, options: str) -> int:
-    """Print a run's result, and on a terminal what it saved; return the exit code."""
-    as_json = wants_json()
-    past = read_run(memory.store, result.run_id) if memory and result.status == "ok" else None
-    looked_at = as_json or sys.stderr.isatty()
-    saved = savings(memory.store, past) if memory and past and looked_at else []
+    past = read_run(store, run_id) if store and result.status in ("ok", "failed") else None
+    looked_at = wants_json() or sys.stderr.isatty()
+    saved = savings(store, past) if store and past and result.status == "ok" and looked_at else []
 
     def text() -> None:
-        for name, value in result.chosen.items():
-            note(printable(f"{name} = {shown(value)}: only this passes all checks"))
-        _print_fixes(result)
-        for step in past.steps if past else ():
-            if step.tool and step.status == "done":  # the journal names the calls with an effect
-                note(_done(step))
-        _print_result(result, options, journalled=memory is not None)
-        if memory is not None and result.status == "failed":
-            _print_retry(read_run(memory.store, result.run_id))
-        if memory is not None and result.reason is not None:
-            _print_strike(memory, result)
-
-    def data() -> dict[str, Any]:
-        return {**msgspec.structs.asdict(result), "saved": _as_mapping(saved) if past else None}
+        _print_done(result, past)
+        _print_result(result, options, journalled=store is not None)
+        if past and result.status == "failed":
+            _print_retry(past)
+        if store is not None and result.reason is not None:
+            _print_strike(store, result)
+        recorded = [f"{cell(row.saved)} {row.what}" for row in saved if row.saved is not None]
+        if recorded:
+            note(f"saved: {', '.join(recorded)} (`em runs show {run_id}`)")
 
     try:
-        emit(data, text)
+        emit(lambda: {**msgspec.structs.asdict(result), "saved": _as_mapping(saved)}, text)
     except (TypeError, ValueError) as error:
         odd = [name for name, value in result.context.items() if not _is_json(value)]
         raise UsageError(
@@ -582,51 +507,40 @@ def _print_outcome(memory: Memory | None, result: RunResult, options: str) -> in
             place=f"the value saved as {odd[0]!r}" if odd else "",
             fix="let the tool return plain values (numbers, texts, lists, mappings)",
         ) from None
-    recorded = [row for row in saved if row.agent is not None]
-    if recorded and not as_json:
-        _print_saved(recorded, err=True)
     return 0 if result.status == "ok" else 1
 
 
-def _done(step: PastStep) -> str:
-    """Say which call was made."""
-    given = step.args if isinstance(step.args, dict) else {}
-    words = (f"{name}={shown(value)}" for name, value in given.items())
-    return printable(" ".join(["done:", step.tool, *words]))
+def _print_done(result: RunResult, past: PastRun | None) -> None:
+    """Print what em chose, what a model fixed, and each write that was made."""
+    for name, value in result.chosen.items():
+        note(f"{name} = {shown(value)}: only this passes all checks")
+    for fixed in result.steps:
+        if fixed.fix is not None:
+            note(f"fixed: step {fixed.id}: {shown(fixed.fix)}")
+    for step in past.steps if past and result.status == "ok" else ():
+        if step.tool and step.status == "done":  # the journal names the calls with an effect
+            given = step.args if isinstance(step.args, dict) else {}
+            values = (f"{name}={shown(value)}" for name, value in given.items())
+            note(" ".join(["done:", step.tool, *values]))
 
 
-def _print_fixes(result: RunResult) -> None:
-    """Print what a model changed in the run."""
-    for step in result.steps:
-        if step.fix is None:
-            continue
-        if step.fix["strategy"] == "skip":
-            did = f"skipped, with {shown(step.fix.get('default'))}"
-        else:
-            did = f"called again with {shown(step.fix.get('args'))}"
-        reason = f" ({step.fix['reason']})" if step.fix.get("reason") else ""
-        note(f"fixed: step {step.id} {did}{reason}")
-
-
-def _print_strike(memory: Memory, result: RunResult) -> None:
+def _print_strike(store: Store, result: RunResult) -> None:
     """Say how to strike the checks that made a stored routine hand over."""
     from em.compiler.checks import to_strike
 
-    stored = read_run(memory.store, result.run_id).stored
-    if not stored or result.reason is None:
-        return
-    found = to_strike(memory.store, stored, result.reason)
+    stored = read_run(store, result.run_id).stored
+    found = to_strike(store, stored, result.reason) if stored and result.reason else None
     if found is not None:
         name, ids = found[0].partition("@")[0], " ".join(f"'{one.id}'" for one in found[1])
         what = "that does not matter" if len(found[1]) == 1 else "none of that matters"
-        note(printable(f"  if {what}: em routine strike {name} {ids}"))
+        note(f"  if {what}: em routine strike {name} {ids}")
 
 
 def _print_result(result: RunResult, options: str, *, journalled: bool) -> None:
     if result.failure is not None:
         print_failure(result.failure)
     elif result.reason is not None:
-        note(printable(f"handed over at {result.reason}"))
+        note(f"handed over at {result.reason}")
     elif result.pending_prompt is not None:
         print_prompt(result.pending_prompt)
         again = f"{how_to_resume(result.run_id, options)} " if journalled else ""
@@ -646,34 +560,12 @@ def _is_json(value: Any) -> bool:
     return True
 
 
-def _as_mapping(saved: Sequence[Saved]) -> dict[str, Any]:
+def _as_mapping(saved: Sequence[Saved]) -> dict[str, Any] | None:
     """Return each figure of the agent, of this run, and the difference; None if not recorded."""
     return {
         row.what.replace(" ", "_"): {"agent": row.agent, "run": row.run, "saved": row.saved}
         for row in saved
-    }
-
-
-def _print_saved(saved: Sequence[Saved], *, err: bool = False) -> None:
-    """Print what a run saved against the agent's run that was recorded."""
-    rows = [
-        (row.what, *(_figure(row.what, value) for value in (row.agent, row.run, row.saved)))
-        for row in saved
-    ]
-    columns = ("", "the agent", "this run", "saved")
-    if not err:
-        print_table(columns, rows)
-        return
-    for row in (columns, *rows):
-        click.echo("  ".join(f"{cell:<12}" for cell in row).rstrip(), err=True)
-
-
-def _figure(what: str, value: float | None) -> str:
-    if value is None:
-        return "not recorded"
-    if what == "seconds":
-        return f"{value:,.3f}"
-    return f"{value:,.4f}" if what == "cost_usd" else f"{value:,.0f}"
+    } or None
 
 
 @group("runs")
@@ -690,42 +582,33 @@ def list_(routine: str | None, status: str | None, limit: int, **chosen: Any) ->
     page = find_runs(
         open_memory().store, name=routine, status=status, limit=limit, **listed(**chosen)
     )
+    none = "no runs yet; `em run` makes one"
     emit_list(
-        "runs",
-        page.runs[::-1],
-        ("run", "began", "status", "steps", "routine"),
-        row_of_run,
-        none="no runs yet; `em run` makes one",
-        older=page.older,
-        may_go=("steps", "began"),
+        "runs", page.runs[::-1], {**OF_RUNS, "routine": "routine"}, none=none, older=page.older
     )
 
 
-def row_of_run(one: RunSummary) -> tuple[str, ...]:
-    """Return the row of a run in a list."""
-    return (one.run_id, f"{one.began:%Y-%m-%d %H:%M:%S}", one.status, str(one.steps), one.routine)
+OF_RUNS: Columns = {"run": "run_id", "began": "began", "status": "status", "steps": "steps"}
+"""The columns of a list of runs, before the name of what ran."""
 
 
 @runs.command("show")
 @click.argument("run_id", metavar="RUN")
 def show(run_id: str) -> None:
     """Show a run: steps with times, result and savings."""
-    memory = open_memory()
-    past = read_run(memory.store, run_id)
-    steps = [step.body for step in past.steps]
-
-    def data() -> dict[str, Any]:
-        return {
-            "run": run_id,
-            "status": past.status,
-            "input": past.input,
-            "steps": steps,
-            "end": past.end,
-            **({} if past.cancelled is None else {"cancelled": past.cancelled}),
-            "saved": _as_mapping(savings(memory.store, past)) if past.status == "ok" else None,
-        }
-
-    emit(data, lambda: _print_run(memory, run_id, past, steps))
+    store = open_memory().store
+    past = read_run(store, run_id)
+    saved = savings(store, past) if past.status == "ok" else []
+    data = {
+        "run": run_id,
+        "status": past.status,
+        "input": past.input,
+        "steps": [step.body for step in past.steps],
+        "end": past.end,
+        **({} if past.cancelled is None else {"cancelled": past.cancelled}),
+        "saved": _as_mapping(saved),
+    }
+    emit(data, lambda: _print_run(past, saved))
 
 
 @runs.command("cancel")
@@ -738,38 +621,47 @@ def cancel(run_ids: tuple[str, ...]) -> None:
     emit({"runs": data}, f"cancelled: {count(len(found), 'run')}")
 
 
-def _print_run(memory: Memory, run_id: str, past: PastRun, steps: list[dict[str, Any]]) -> None:
+def _print_run(past: PastRun, saved: Sequence[Saved]) -> None:
     rows = [
         (
-            str(step["step"]) + ("" if step.get("item") is None else f"[{step['item']}]"),
-            str(step.get("status", "")),
-            f"{step.get('duration_ms', 0):.1f}",
-            str(step.get("attempts", "")),
-            str(step.get("error") or msgspec.json.encode(step.get("result")).decode())[:400],
+            f"{step.step}[{step.item}]" if step.item is not None else step.step,
+            step.status,
+            cell(step.duration_ms),
+            cell(step.attempts),
+            (step.error or msgspec.json.encode(step.result).decode())[:400],
         )
-        for step in steps
+        for step in past.steps
     ]
     if rows:
         print_table(("step", "status", "ms", "attempts", "result"), rows)
-    failure = past.failure
-    for step, item in sorted(past.restored.in_flight, key=str):
-        if failure and failure["step_id"] == step:
-            continue
-        number = "" if item is None else f"[{item}]"
-        click.echo(f"running when the run stopped: {step}{number}")
     status = f"{past.status}{by_whom(past.cancelled)}"
-    click.echo(f"{status}: {count(len(steps), 'step')} in {past.folder or past.stored}")
-    for line in filter(None, _why(past)):
-        click.echo(line)
-    if past.status == "ok":
+    click.echo(f"{status}: {count(len(rows), 'step')} in {past.folder or past.stored}")
+    if past.reason is not None:
+        click.echo(printable(f"handed over at {past.result().reason}"))
+    for line in failure_lines(past.failure) if past.failure else ():
+        if line:
+            click.echo(line)
+    figures = [
+        (row.what, *(cell(value) or "not recorded" for value in (row.agent, row.run, row.saved)))
+        for row in saved
+    ]
+    if figures:
         click.echo()
-        _print_saved(savings(memory.store, past))
-    for row in steps:
-        if row.get("fix"):
-            fix = msgspec.json.encode(row["fix"]).decode()
-            click.echo(printable(f"step {row['step']} was fixed; change the routine: {fix}"))
+        print_table(("", "the agent", "this run", "saved"), figures)
+    _print_next(past)
+
+
+def _print_next(past: PastRun) -> None:
+    """Print what was interrupted, and how the run goes on."""
+    for step_id, item in sorted(past.restored.in_flight, key=str):
+        if step_id != (past.failure or {}).get("step_id"):
+            number = "" if item is None else f"[{item}]"
+            note(f"  running when the run stopped: {step_id}{number}")
+    for step in past.steps:
+        if step.fix:
+            note(f"  step {step.step} was fixed; change the routine: {shown(step.fix)}")
     if past.status in ("running", "needs_input"):
-        note(f"  resume with: {how_to_resume(run_id, past.resume_with)}")
+        note(f"  resume with: {how_to_resume(past.run_id, past.resume_with)}")
     elif past.status in RETRIED:
         _print_retry(past)
 
@@ -779,10 +671,3 @@ def _print_retry(past: PastRun) -> None:
     problem = retry_problem(past)
     again = how_to_resume(past.run_id, f"--retry {past.resume_with}")
     note(f"  it can't be retried: {problem}" if problem else f"  retry with: {again}")
-
-
-def _why(past: PastRun) -> Sequence[str]:
-    """Return the lines that say why a run failed or handed over."""
-    if past.reason is not None:
-        return [printable(f"handed over at {past.result().reason}")]
-    return failure_lines(past.failure) if past.failure else ()

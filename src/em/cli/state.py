@@ -2,7 +2,9 @@
 
 import code as python_console
 import time
+from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import Any, get_args
 
@@ -10,15 +12,8 @@ import click
 import msgspec
 
 from em.cli.command import group
-from em.cli.options import (
-    find_event,
-    limited,
-    model,
-    open_memory,
-    pairs,
-    person,
-)
-from em.cli.output import count, emit, note, print_table, printable, progress
+from em.cli.options import find_event, limited, model, open_memory, pairs, person
+from em.cli.output import Columns, count, emit, emit_list, note, printable, progress
 from em.errors import EmError, NotFound, UsageError
 from em.memory import Memory
 from em.runner.answers import json_or_text
@@ -28,12 +23,14 @@ from em.state.code import load_module
 from em.state.knowledge import by_mention
 from em.state.rules import Alert, load_rules, written_condition
 from em.state.schema import PolicyName
-from em.state.state import Conflict, State
+from em.state.state import State
 
 POLL = 2.0
 """Seconds between two looks for new observations."""
-_VERSION = ("version", "created_at", "observations")
-_COLOURS = {"critical": "red", "high": "red", "warning": "yellow", "info": "cyan"}
+
+_own_rules = click.option(
+    "--rules", type=click.Path(exists=True), help="A Python file with your own rules."
+)
 
 
 @group("state")
@@ -60,19 +57,17 @@ def checkpoint(
     **how: bool,
 ) -> int:
     """Compile the new observations of SUBJECTS into typed state."""
+    fix = "em state checkpoint ana, or em state checkpoint --all"
     if everyone == bool(subjects) and not watch:
-        raise UsageError(
-            "expected either subjects or --all",
-            fix="em state checkpoint ana, or em state checkpoint --all",
-        )
+        raise UsageError("expected either subjects or --all", fix=fix)
     if distributed:
+        from em.cli.queue import open_queue, report_queued
+
         if subjects or watch:
-            raise UsageError(
-                "--distributed needs --all, and takes no other choice of subjects",
-                place="--distributed",
-                fix="em state checkpoint --all --distributed",
-            )
-        return _checkpoint_by_workers({**how, "llm": llm})
+            raise UsageError("--distributed needs --all alone", place="--distributed", fix=fix)
+        queue = open_queue()
+        chosen = {name: True for name, given in {**how, "llm": llm}.items() if given}
+        return report_queued(queue, queue.add_checkpoints(how=chosen), "checkpoints", wait=True)
     memory = open_memory()
     options: dict[str, Any] = {**how, "client": model(wanted=llm)}
     if watch:
@@ -86,34 +81,17 @@ def checkpoint(
         for subject in subjects:
             reports.append(memory.subjects.checkpoint(subject, **options))
             advance(1)
-
-    def text() -> None:
-        for report in reports:
-            print_checkpoint(report)
-
-    emit({"checkpoints": reports}, text)
+    emit({"checkpoints": reports}, partial(_print_checkpoints, reports))
     return 0
-
-
-def _checkpoint_by_workers(how: dict[str, bool]) -> int:
-    from em.cli.queue import open_queue, report_queued
-
-    queue = open_queue()
-    chosen = {name: True for name, given in how.items() if given}
-    return report_queued(queue, queue.add_checkpoints(how=chosen), "checkpoints", wait=True)
 
 
 def _checkpoint_all(memory: Memory, options: dict[str, Any]) -> int:
     processes = None if options["client"] is None else 1
     with progress("compiling") as bar:
         done, failed = memory.checkpoint_many(processes=processes, progress=bar.at, **options)
-
-    def text() -> None:
-        click.echo(f"{count(done, 'subject')} compiled")
-        for subject, why in failed.items():
-            note(f"{subject}: {why}")
-
-    emit({"subjects": done, "failed": failed}, text)
+    emit({"subjects": done, "failed": failed}, f"{count(done, 'subject')} compiled")
+    for subject, why in failed.items():
+        note(f"{subject}: {why}")
     return 1 if failed else 0
 
 
@@ -132,28 +110,28 @@ def _checkpoint_forever(memory: Memory, subjects: tuple[str, ...], how: dict[str
                 note(f"{subject}: {error}")
                 continue
             if report.new_events:
-                emit(report, partial(print_checkpoint, report))
+                emit(report, partial(_print_checkpoints, [report]))
         time.sleep(POLL)
 
 
-def print_checkpoint(report: Checkpoint) -> None:
-    """Print the report of a checkpoint."""
-    cover = report.coverage
-    click.echo(
-        f"{report.subject}: version {report.version}, {count(report.new_events, 'new event')}; "
-        f"{cover.structured:,} of {count(cover.observations, 'observation')} structured"
-        + (f", {cover.by_agent:,} by agents" if cover.by_agent else "")
-        + (f", {cover.by_model:,} by the model" if cover.by_model else "")
-        + (f"; {cover.unstructured:,} not (em state show)" if cover.unstructured else "")
-    )
-    for change in report.changes:
-        click.echo(f"  {printable(str(change))}")
-    for broken in report.accepted:
-        click.echo(f"  accepted: breaks {printable(broken.what)}")
-    if report.proposed:
-        note(f"  proposed rules: {', '.join(report.proposed)} (em state rules {report.subject})")
-    for problem in report.problems:
-        note(f"  {problem}")
+def _print_checkpoints(reports: Sequence[Checkpoint]) -> None:
+    for report in reports:
+        cover = report.coverage
+        who = {"agents": cover.by_agent, "the model": cover.by_model}
+        click.echo(
+            f"{report.subject}: version {report.version}, {count(report.new_events, 'new event')}; "
+            f"{cover.structured:,} of {count(cover.observations, 'observation')} structured"
+            + "".join(f", {number:,} by {name}" for name, number in who.items() if number)
+            + (f"; {cover.unstructured:,} not (em state show)" if cover.unstructured else "")
+        )
+        for change in report.changes:
+            click.echo(f"  {printable(str(change))}")
+        for broken in report.accepted:
+            click.echo(f"  accepted: breaks {printable(broken.what)}")
+        if report.proposed:
+            note(f"  proposed rules: {', '.join(report.proposed)}: em state rules {report.subject}")
+        for problem in report.problems:
+            note(f"  {problem}")
 
 
 @state.command()
@@ -168,7 +146,8 @@ def show(subject: str, collection: str | None, as_of: str | None, limit: int) ->
         _print_records(found, collection, limit)
         return
     profile = found.as_record(found.profile)
-    inferred = [name for name in profile if _is_inferred(found, name)]
+    sure = {name: found.why(f"profile.{name}") for name in profile}
+    inferred = [name for name, why in sure.items() if why and why.confidence == "inferred"]
     unread = by_mention(found.unread)
     sizes = {name: len(found.collection(name)) for name in found.collections}
 
@@ -184,28 +163,13 @@ def show(subject: str, collection: str | None, as_of: str | None, limit: int) ->
             click.echo(f"  {name}: {count(size, 'record')}")
         for one in found.unstructured[:limit]:
             click.echo(f"  not structured: {one.event_id} ({printable(one.reason)})")
-        if len(found.unstructured) > limit:
-            total = f"{len(found.unstructured):,}"
-            note(f"… {limit:,} of {total} that are not structured; show more with --limit")
+        left = len(found.unstructured) - limit
+        if left > 0:
+            note(f"… {left:,} more are not structured; show them with --limit")
 
-    emit(
-        lambda: {
-            "subject": subject,
-            "version": found.version,
-            "profile": profile,
-            "inferred": inferred,
-            "unread": [msgspec.to_builtins(one) for one in found.unread],
-            "collections": sizes,
-            "coverage": found.coverage,
-            "unstructured": [msgspec.to_builtins(one) for one in found.unstructured],
-        },
-        text,
-    )
-
-
-def _is_inferred(found: State, field: str) -> bool:
-    why = found.why(f"profile.{field}")
-    return why is not None and why.confidence == "inferred"
+    data = {"subject": subject, "version": found.version, "profile": profile, "inferred": inferred}
+    data |= {"unread": found.unread, "collections": sizes, "coverage": found.coverage}
+    emit({**data, "unstructured": found.unstructured}, text)
 
 
 def _print_records(found: State, collection: str, limit: int) -> None:
@@ -213,25 +177,22 @@ def _print_records(found: State, collection: str, limit: int) -> None:
         known = ", ".join(found.collections) or "none"
         raise UsageError(f"there is no collection {collection!r}", fix=f"collections: {known}")
     typed = found.collection(collection)
-    records = [found.as_record(record) for record in typed]
+    records = [found.as_record(record) for record in typed[:limit]]
     inferred = [number for number, one in enumerate(typed[:limit]) if found.inferred(one)]
-
-    def text() -> None:
-        columns = list(dict.fromkeys(name for record in records for name in record))
-        rows = [[str(record.get(name, "")) for name in columns] for record in records[:limit]]
-        if inferred:
-            columns.append("inferred")
-            for number, row in enumerate(rows):
-                row.append("yes" if number in inferred else "")
-        if rows:
-            print_table(columns, rows, may_go=columns[1:-1][::-1], whole=())
-        else:
-            note(f"no {collection}")
-        if len(records) > limit:
-            note(f"… {limit:,} of {len(records):,}; show more with --limit")
-
-    more = len(records) > limit
-    emit({collection: records[:limit], "inferred": inferred, "more": more}, text)
+    more = len(typed) > limit
+    names = dict.fromkeys(name for record in records for name in record)
+    emit_list(
+        collection,
+        records,
+        {name: name for name in names},
+        none=f"no {collection}",
+        whole=(),
+        more={"inferred": inferred, "more": more},
+    )
+    if inferred:
+        note(f"inferred: {', '.join(str(number + 1) for number in inferred)}")
+    if more:
+        note(f"… {limit:,} of {len(typed):,}; show more with --limit")
 
 
 @state.command()
@@ -241,15 +202,8 @@ def _print_records(found: State, collection: str, limit: int) -> None:
 def diff(subject: str, old: int | None, new: int | None) -> None:
     """Show how types and rules changed between two versions.  [the last two]"""
     changes = open_memory().subjects.diff(subject, old, new)
-
-    def text() -> None:
-        for change in changes:
-            breaking = click.style("  breaking", fg="red") if change.breaking else ""
-            click.echo(printable(str(change)) + breaking)
-        if not changes:
-            note("nothing changed")
-
-    emit({"changes": changes}, text)
+    lines = [f"{one}{'  breaking' if one.breaking else ''}" for one in changes]
+    emit({"changes": changes}, "\n".join(map(printable, lines)) or "nothing changed")
 
 
 @state.command()
@@ -259,61 +213,45 @@ def history(subject: str, field: str | None) -> None:
     """Show the history of a field. Lists its values with both times; without FIELD, versions."""
     memory = open_memory()
     if field is None:
+        names = ("version", "created_at", "observations")
         versions = memory.subjects.versions(subject)
-        emit(
-            {"versions": [dict(zip(_VERSION, one, strict=True)) for one in versions]},
-            lambda: print_table(_VERSION, [[str(part) for part in one] for one in versions]),
-        )
+        rows = [dict(zip(names, one, strict=True)) for one in versions]
+        emit_list("versions", rows, {name: name for name in names}, none="no versions")
         return
     entries = memory.state(subject).history(field)
-    columns = ("since", "recorded", "status", "source", "event", "value")
-    emit(
-        {"history": [{"key": key, **msgspec.to_builtins(entry)} for key, entry in entries]},
-        lambda: print_table(
-            columns,
-            [_entry_cells(entry) for _, entry in entries],
-            may_go=("recorded", "source"),
-            whole=("event",),
-        ),
+    emit_list(
+        "history",
+        [{"key": key, **_entry(entry)} for key, entry in entries],
+        {
+            "since": "at",
+            "recorded": "recorded_at",
+            "status": "status",
+            "source": "source",
+            "event": lambda one: one["event_ids"][0],
+            "value": lambda one: str(one["value"]),
+        },
+        none=f"{field} has no history",
+        whole=("event",),
     )
 
 
-def _entry_cells(entry: Any) -> tuple[str, ...]:
-    times = [moment.strftime("%Y-%m-%d %H:%M") for moment in (entry.at, entry.recorded_at)]
-    return (*times, entry.status, entry.source, entry.event_ids[0], str(entry.value))
+def _entry(entry: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(entry, builtin_types=(datetime,))
+    return fields
 
 
 @state.command()
 @click.argument("subject")
 @click.argument("what", metavar="FIELD|EVENT")
 def why(subject: str, what: str) -> int:
-    """Show where a FIELD's value comes from, or the records of an EVENT: who said it, and how.
-
-    \b
-    em state why ana profile.city
-    """
+    """Show where a FIELD's value comes from, or the records of an EVENT: who said it, and how."""
     memory = open_memory()
     found = memory.state(subject)
     try:
         known = found.origins(what)
     except NotFound:
         known = found.origins(find_event(memory, what).id)
-
-    def text() -> None:
-        for one in known:
-            how = f"{one.confidence}, by {one.how or 'an older em'}; {one.origin}"
-            click.echo(printable(f"{one.value}: {how}"))
-            who = f"{one.speaker}: " if one.speaker else ""
-            said = f"{who}{one.words}" if one.words else who.rstrip(": ")
-            moment = one.at.strftime("%Y-%m-%d %H:%M")
-            click.echo(printable(f"  {moment}  {one.event_ids[0]}  {said}".rstrip()))
-            if one.unread:
-                newer = count(len(one.unread), "newer text")
-                click.echo(f"  {newer} that nobody has read: {', '.join(one.unread[:5])}")
-        if not known:
-            note(f"nothing is known of {what}")
-
-    emit({"why": known}, text)
+    emit({"why": known}, None if known else f"nothing is known of {what}")
     return 0 if known else 1
 
 
@@ -322,32 +260,24 @@ def why(subject: str, what: str) -> int:
 @click.argument("event", metavar="EVENT")
 @click.argument("changes", metavar="FIELD=VALUE…", nargs=-1, required=True)
 def correct(subject: str, event: str, changes: tuple[str, ...]) -> None:
-    """Correct fields of the record that came from EVENT. The correction is an event, too.
-
-    \b
-    em state correct ana 42 cost_usd=90
-    """
+    """Correct fields of the record that came from EVENT. The correction is an event, too."""
     memory = open_memory()
     given = {name: json_or_text(value) for name, value in pairs(changes, "FIELD=VALUE").items()}
     decided = memory.subjects.correct(subject, find_event(memory, event).id, given, by=person())
     _settled(memory, subject, decided, "corrected")
 
 
-def _settled(memory: Memory, subject: str, decided: str, what: str) -> None:
+def _settled(memory: Memory, subject: str, decided: str, what: str, **how: bool) -> None:
     """Compile a subject with a decision, and print its event."""
-    memory.subjects.checkpoint(subject)
-    emit({"event_id": decided}, f"{what}: event {decided}")
+    version = memory.subjects.checkpoint(subject, **how).version
+    emit({"event_id": decided, "version": version}, f"{what}: event {decided}; version {version}")
 
 
 @state.command()
 @click.argument("subject")
 @click.argument("what", metavar="FIELD|EVENT")
 def retract(subject: str, what: str) -> None:
-    """Take back the value of a FIELD, or the record that came from EVENT.
-
-    \b
-    em state retract ana profile.city
-    """
+    """Take back the value of a FIELD, or the record that came from EVENT."""
     memory = open_memory()
     memory.subjects.state(subject)  # a missing subject is named, and not the field
     try:
@@ -365,11 +295,7 @@ def retract(subject: str, what: str) -> None:
 @click.argument("subject")
 @click.argument("event")
 def accept(subject: str, event: str) -> None:
-    """Let the observation EVENT count, which anybody may have written.
-
-    \b
-    em state accept ana 42
-    """
+    """Let the observation EVENT count, which anybody may have written."""
     memory = open_memory()
     decided = memory.subjects.accept(subject, find_event(memory, event).id, by=person())
     _settled(memory, subject, decided, "accepted")
@@ -385,9 +311,6 @@ def same(subject: str, one: str, other: str, type_: str) -> None:
 
     The history has both. `em state resolve SUBJECT --undo` parts them again. A key of several
     fields is a JSON list.
-
-    \b
-    em state same ana sister Lia
     """
     memory = open_memory()
     keys = [found if isinstance(found := json_or_text(k), list) else [found] for k in (one, other)]
@@ -397,31 +320,23 @@ def same(subject: str, one: str, other: str, type_: str) -> None:
 
 @state.command()
 @click.argument("subject")
-@click.option("--version", type=int, help="An earlier version.")
-def code(subject: str, version: int | None) -> None:
-    """Print the Python module generated for SUBJECT."""
-    found = open_memory().subjects.state(subject, version=version)
-    emit(lambda: {"code": found.code}, lambda: click.echo(found.code, nl=False))
-
-
-@state.command()
-@click.argument("subject")
 @click.argument("type_", metavar="TYPE")
 @click.argument("fields", metavar="FIELD…", nargs=-1, required=True)
 @click.option("--accept", is_flag=True, help="Accept changes that break stored questions or rules.")
 def key(subject: str, type_: str, fields: tuple[str, ...], accept: bool) -> None:
-    """Declare the FIELDs that identify a record of TYPE. The decision is an event in the log.
-
-    \b
-    em state key ana Contact email
-    """
+    """Declare the FIELDs that identify a record of TYPE. The decision is an event in the log."""
     memory = open_memory()
     decided = memory.subjects.declare(subject, type_, fields, by=person())
-    report = memory.subjects.checkpoint(subject, accept=accept)
-    emit(
-        {"event_id": decided, "version": report.version},
-        f"decided: event {decided}; version {report.version}",
-    )
+    _settled(memory, subject, decided, "decided", accept=accept)
+
+
+@state.command()
+@click.argument("subject")
+@click.option("--version", type=int, help="An earlier version.")
+def code(subject: str, version: int | None) -> None:
+    """Print the Python module generated for SUBJECT."""
+    found = open_memory().subjects.state(subject, version=version).code
+    emit({"code": found}, lambda: click.echo(found, nl=False))
 
 
 @state.command("repl")
@@ -432,24 +347,15 @@ def repl(subject: str) -> None:
     found.module = load_module(found.code)  # with its docstrings, which `help` shows
     scope: dict[str, Any] = {**vars(found.module), "state": found, "profile": found.profile}
     scope |= {name: found.collection(name) for name in found.collections}
-    _complete(scope)
-    names = ", ".join(["state", "profile", *found.collections])
-    python_console.interact(
-        banner=f"{found!r}\nvariables: {names}; help(Trip) describes a class; exit with Ctrl-D",
-        local=scope,
-        exitmsg="",
-    )
-
-
-def _complete(scope: dict[str, Any]) -> None:
-    """Turn on Tab completion, if this Python has readline."""
-    try:
+    with suppress(ImportError):  # this Python may lack readline
         import readline
         import rlcompleter
-    except ImportError:
-        return
-    readline.set_completer(rlcompleter.Completer(scope).complete)
-    readline.parse_and_bind("tab: complete")
+
+        readline.set_completer(rlcompleter.Completer(scope).complete)
+        readline.parse_and_bind("tab: complete")
+    names = ", ".join(["state", "profile", *found.collections])
+    banner = f"{found!r}\nvariables: {names}; help(Trip) describes a class; exit with Ctrl-D"
+    python_console.interact(banner=banner, local=scope, exitmsg="")
 
 
 @state.command("ask")
@@ -463,8 +369,7 @@ def ask(subject: str, question: str | None, own: str | None, llm: bool) -> None:
         raise UsageError(
             "expected either a QUESTION or --code", fix='em state ask ana "how many trips?"'
         )
-    client = model(wanted=llm)
-    answer = open_memory().ask(subject, question, code=own, llm=client)
+    answer = open_memory().ask(subject, question, code=own, llm=model(wanted=llm))
 
     def text() -> None:
         if answer.route == "recall":
@@ -474,10 +379,9 @@ def ask(subject: str, question: str | None, own: str | None, llm: bool) -> None:
             click.echo(printable(str(answer.value)))
         how = "the code of a stored question" if answer.kept else answer.route
         more = f"; {answer.note}" if answer.note else ""
-        click.echo(f"by {how}, from {count(answer.records, 'record')}{more}", err=True)
+        note(f"by {how}, from {count(answer.records, 'record')}{more}")
 
-    found = {name: getattr(answer, name) for name in answer.__struct_fields__}
-    emit(lambda: {**found, "value": _jsonable(answer.value)}, text)
+    emit(lambda: {**msgspec.structs.asdict(answer), "value": _jsonable(answer.value)}, text)
 
 
 def _jsonable(value: Any) -> Any:
@@ -492,21 +396,13 @@ def _jsonable(value: Any) -> Any:
 @click.argument("subject")
 @click.argument("action")
 @click.argument("details", nargs=-1, metavar="[NAME=VALUE]…")
-@click.option("--rules", type=click.Path(exists=True), help="A Python file with your own rules.")
+@_own_rules
 def check(subject: str, action: str, details: tuple[str, ...], rules: str | None) -> int:
-    """List the rules that fire before an ACTION of SUBJECT. Exit code 1 if one fires.
-
-    \b
-    em state check ana take drug=ibuprofen
-    """
-    given: dict[str, Any] = {}
-    for detail in details:
-        name, sign, value = detail.partition("=")
-        if not sign or not name.isidentifier():
-            raise UsageError(f"expected NAME=VALUE, got {detail!r}", fix="write name=value")
-        given[name] = json_or_text(value)
-    memory = _with_rules(rules)
-    found = memory.state(subject)
+    """List the rules that fire before an ACTION of SUBJECT. Exit code 1 if one fires."""
+    given = {name: json_or_text(value) for name, value in pairs(details, "NAME=VALUE").items()}
+    if odd := next((name for name in given if not name.isidentifier()), None):
+        raise UsageError(f"expected NAME=VALUE, got {odd!r}", fix="write name=value")
+    found = _with_rules(rules).state(subject)
     if action not in found.actions:
         known = f"rules exist for: {', '.join(found.actions)}" if found.actions else "no rules yet"
         note(f"no rule for {action!r}; {known}")
@@ -522,25 +418,21 @@ def _with_rules(rules: str | None) -> Memory:
 
 @state.command("alerts")
 @click.argument("subject")
-@click.option("--rules", type=click.Path(exists=True), help="A Python file with your own rules.")
+@_own_rules
 def alerts(subject: str, rules: str | None) -> int:
     """List the deadlines and alerts that are due for SUBJECT. Exit code 1 if there are any."""
     return _print_alerts(_with_rules(rules).alerts(subject))
 
 
 def _print_alerts(found: list[Alert]) -> int:
-    def text() -> None:
-        for one in found:
-            message = one.message + (f": {one.error}" if one.error else "")
-            due = f", due {one.due.date().isoformat()}" if one.due else ""
-            events = f" ({', '.join(one.event_ids)})" if one.event_ids else ""
-            click.secho(one.severity, fg=_COLOURS[one.severity], nl=False)
-            proposed = " (proposed)" if one.proposed else ""
-            click.echo(f"  {printable(one.rule)}{proposed}: {printable(message)}{due}{events}")
-        if not found:
-            note("no alerts")
-
-    emit({"alerts": found}, text)
+    columns: Columns = {
+        "severity": "severity",
+        "rule": lambda one: one.rule + (" (proposed)" if one.proposed else ""),
+        "due": lambda one: one.due and f"{one.due:%Y-%m-%d}",
+        "events": "event_ids",
+        "message": lambda one: one.message + (f": {one.error}" if one.error else ""),
+    }
+    emit_list("alerts", found, columns, none="no alerts", whole=("severity", "message"))
     return 1 if found else 0
 
 
@@ -559,22 +451,11 @@ def rules(subject: str, accept: tuple[str, ...], reject: tuple[str, ...]) -> Non
     for rule in reject:
         memory.subjects.judge(subject, rule, "rejected", by=person())
     found = memory.state(subject)
-    codes = {one.id: written_condition(one, found.schema) for one in found.rules}
-
-    def text() -> None:
-        for one in found.rules:
-            click.secho(one.severity, fg=_COLOURS[one.severity], nl=False)
-            before = f" before {one.action}" if one.action else ""
-            click.echo(f"  {one.id}{printable(before)}: {printable(one.message)} ({one.verdict})")
-            if codes[one.id]:
-                click.secho(f"    {printable(codes[one.id])}", dim=True)
-        if not found.rules:
-            note("no rules")
-
-    emit(
-        {"rules": [{**msgspec.to_builtins(one), "code": codes[one.id]} for one in found.rules]},
-        text,
-    )
+    shown = [
+        {**msgspec.to_builtins(one), "code": written_condition(one, found.schema)}
+        for one in found.rules
+    ]
+    emit({"rules": shown}, None if shown else "no rules")
 
 
 @state.command("conflicts")
@@ -582,24 +463,7 @@ def rules(subject: str, accept: tuple[str, ...], reject: tuple[str, ...]) -> Non
 def conflicts(subject: str) -> None:
     """List the contradictions about SUBJECT: the events, and how each was settled."""
     found = open_memory().conflicts(subject)
-
-    def text() -> None:
-        for one in found:
-            _print_conflict(one)
-        if not found:
-            note("no contradictions")
-
-    emit({"conflicts": found}, text)
-
-
-def _print_conflict(one: Conflict) -> None:
-    of_record = f" of {one.key}" if one.key else ""
-    settled = "open: waits for a person" if one.open else f"{one.value!r}"
-    click.echo(f"{printable(one.field + of_record)}: {printable(settled)} (policy: {one.policy})")
-    for entry in one.entries:
-        sign = "=" if entry.event_ids == one.event_ids else " "
-        text = f"{entry.value!r}, {entry.status}" + (f" by {entry.source}" if entry.source else "")
-        click.echo(f"  {sign} {entry.at.date()}  {entry.event_ids[0]}  {printable(text)}")
+    emit({"conflicts": found}, None if found else "no contradictions")
 
 
 @state.command("resolve")
@@ -624,7 +488,6 @@ def resolve(
     """Settle a FIELD of SUBJECT by a value, an event or a policy. The decision is an event too.
 
     \b
-    em state resolve ana city --value Porto
     em state resolve ana city --policy source --order doctor,ana
     em state resolve ana --undo 42
     """
@@ -634,8 +497,7 @@ def resolve(
         )
     memory = open_memory()
     if field is None:
-        found = find_event(memory, str(undo)).id
-        decided = memory.subjects.undo(subject, found, by=person())
+        decided = memory.subjects.undo(subject, find_event(memory, str(undo)).id, by=person())
     else:
         given: dict[str, Any] = {"policy": policy, "by": person()}
         if value is not None:

@@ -9,7 +9,7 @@ import click
 
 from em.cli.command import Command
 from em.cli.options import open_memory, reading
-from em.cli.output import Advance, count, emit, note, printable, progress, wants_json
+from em.cli.output import count, emit, note, printable, progress, wants_json
 from em.errors import UsageError
 from em.memory import Memory
 from em.traces.catalogue import get_traces
@@ -55,7 +55,7 @@ def import_(paths: tuple[str, ...], format_: str | None, subject: str | None, wa
     if watch:
         _watch(paths, format_, subject)
         return 0
-    from em.traces.transcripts import as_json, files_in, import_each, total_size
+    from em.traces.transcripts import as_json, files_in, import_each, import_file, total_size
 
     files = [path for path in paths if path != "-"]
     total = len(list(files_in(files)))  # a missing path is an error before anything is written
@@ -68,9 +68,14 @@ def import_(paths: tuple[str, ...], format_: str | None, subject: str | None, wa
             how: dict[str, Any] = {"format_": format_, "subject": subject, "progress": advance}
             read.extend(import_each(memory.store, files, **how))
             if "-" in paths:
-                read.append(_from_standard_input(memory, format_, subject, advance))
+                with reading("-") as (source, name):
+                    read.append(import_file(memory.store, source, name, **how))
     except KeyboardInterrupt:
-        _note_stopped(read, total)
+        stored = count(sum(one.new_traces for one in read), "new trace")
+        note(
+            f"stopped: {len(read):,} of {count(total, 'file')} were imported, with {stored}. To go"
+            " on, give the same command again: what is stored is not imported twice."
+        )
         raise
 
     def text() -> None:
@@ -80,27 +85,6 @@ def import_(paths: tuple[str, ...], format_: str | None, subject: str | None, wa
 
     emit({"files": [as_json(one) for one in read], **_sums(read)}, text)
     return 1 if not any(one.format for one in read) else 0
-
-
-def _note_stopped(read: "Sequence[FileRead]", total: int) -> None:
-    """Say what an import that was stopped has stored, and how to go on."""
-    stored = sum(one.new_traces for one in read)
-    note(
-        f"stopped: {len(read):,} of {count(total, 'file')} were imported, with"
-        f" {count(stored, 'new trace')}; they are stored. To go on, give the same command again:"
-        " what is stored is not imported twice."
-    )
-
-
-def _from_standard_input(
-    memory: Memory, format_: str | None, subject: str | None, advance: Advance
-) -> "FileRead":
-    from em.traces.transcripts import import_file
-
-    with reading("-") as (source, name):
-        return import_file(
-            memory.store, source, name, format_=format_, subject=subject, progress=advance
-        )
 
 
 def _sums(read: "Sequence[FileRead]") -> dict[str, int]:
@@ -155,22 +139,19 @@ def _are_open(memory: Memory, read: "Sequence[FileRead]") -> bool:
 
 
 def _print_totals(memory: Memory, read: "Sequence[FileRead]") -> None:
-    other = [one for one in read if one.skipped and one.skipped != "unchanged"]
-    same = sum(one.skipped == "unchanged" for one in read)
     if len(read) != 1:
+        same = sum(one.skipped == "unchanged" for one in read)
+        other = sum(one.skipped not in ("", "unchanged") for one in read)
         sums = _sums(read)
         line = f"{count(sums['new_traces'], 'new trace')} in {count(len(read), 'file')}"
-        line += f", {same:,} unchanged" if same else ""
-        line += f", {len(other):,} not imported" if other else ""
-        line += f", {count(sums['broken'], 'broken line')}" if sums["broken"] else ""
-        click.echo(line)
-    if any(one.new_traces for one in read):
-        command = (
-            "em routine suggest --allow-unlabelled"
-            if _are_open(memory, read)
-            else "em routine suggest"
+        others = {"unchanged": same, "not imported": other, "broken lines": sums["broken"]}
+        click.echo(
+            line + "".join(f", {number:,} {what}" for what, number in others.items() if number)
         )
-        click.echo(f"next: `{command}` shows which are worth compiling, `em traces list` lists all")
+    if any(one.new_traces for one in read):
+        more = " --allow-unlabelled" if _are_open(memory, read) else ""
+        command = f"`em routine suggest{more}`"
+        click.echo(f"next: {command} shows which are worth compiling, `em traces list` lists all")
 
 
 def _watch(paths: tuple[str, ...], format_: str | None, subject: str | None) -> None:

@@ -59,13 +59,6 @@ def trust(
     changes, or on another machine, it must be trusted again. In scripts, pass --yes, or set
     EM_TRUSTED_FOLDERS to folders whose em.yaml and memories always count, with all below them, or
     EM_TRUSTED_DATABASES to ids, paths or addresses of memories, separated by commas.
-
-    \b
-    Examples:
-      em trust routines/refund
-      em trust --folder .
-      em trust --folder . --revoke
-      em trust --memory --db .em/em.db
     """
     if sum((package is not None, folder is not None, of_memory)) != 1:
         raise UsageError(
@@ -79,7 +72,12 @@ def trust(
         wanted = _code(Path(str(package)) / UDF)
     facts, file = wanted.facts, wanted.facts["file"]
     if take_back:
-        return _revoke(facts, wanted.place, logged=wanted.is_code)
+        revoked = revoke(facts["sha256"], wanted.place)
+        for sha256 in revoked if wanted.is_code else ():
+            _log("code_distrusted", {"file": file, "sha256": sha256})
+        result = "no longer trusted" if revoked else "was not trusted"
+        emit({**facts, "revoked": revoked}, f"{file}: {result}")
+        return 0
     if wanted.already:
         emit(facts, f"{file}: {wanted.already}")
         return 0
@@ -173,32 +171,16 @@ def _code(path: Path) -> _Wanted:
     )
 
 
-def _revoke(facts: Json, path: Path | str, *, logged: bool = False) -> int:
-    revoked = revoke(facts["sha256"], path)
-    for sha256 in revoked if logged else ():
-        _log("code_distrusted", {"file": facts["file"], "sha256": sha256})
-    result = "no longer trusted" if revoked else "was not trusted"
-    emit({**facts, "revoked": revoked}, f"{facts['file']}: {result}")
-    return 0
-
-
 def _confirmed(content: bytes, file: str, what: str, question: str) -> bool:
+    """Show a person what it is, with every control and bidi character escaped, and ask."""
     if wants_json() or not sys.stdin.isatty():
-        raise UsageError(
-            "can't ask for confirmation here",
-            place=file,
-            fix="read the file, then pass --yes",
-        )
-    click.echo(_readable(content), err=True)
+        fix = "read the file, then pass --yes"
+        raise UsageError("can't ask for confirmation here", place=file, fix=fix)
+    text = content.decode(errors="backslashreplace")
+    shown = (char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
+    click.echo("".join(shown), err=True)
     note(what)
     return click.confirm(question, err=True)
-
-
-def _readable(code: bytes) -> str:
-    """Return the code with every character visible: control and bidi characters are escaped."""
-    text = code.decode(errors="backslashreplace")
-    shown = (char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
-    return "".join(shown)
 
 
 def _log(kind: str, body: Json) -> None:

@@ -13,7 +13,6 @@ from em.cli.command import group
 from em.cli.conversation import (
     Watcher,
     converse,
-    failure_lines,
     how_to_answer,
     print_failure,
     print_interrupted,
@@ -26,39 +25,35 @@ from em.cli.options import (
     listed,
     listing,
     load_tools,
-    next_of,
-    note_more,
     open_memory,
     pairs,
     read_object,
     with_tools,
 )
 from em.cli.output import (
+    Columns,
     count,
     emit,
+    emit_list,
     note,
     print_error,
+    print_fields,
     print_json,
-    print_table,
     printable,
     wants_json,
 )
 from em.cli.queue import enqueue
 from em.cli.routine import print_problems
-from em.cli.run import row_of_run
+from em.cli.run import OF_RUNS
 from em.errors import NotFound, UsageError, WorkflowError
-from em.log.summary import Cursor, Totals
-from em.runner.history import STATUSES, RunFilter, RunSummary, find_runs
+from em.runner.history import STATUSES, RunFilter, find_runs
 from em.runner.journal import how_to_resume
 from em.runner.package import keep_routine, write_files
 from em.runner.tools import ToolRegistry
 from em.values.mismatch import closest
 from em.values.times import new_id, parse_duration
-from em.workflows.definition import WorkflowDef, WorkflowFile, typed_params
+from em.workflows.definition import WorkflowFile, typed_params
 from em.workflows.inspection import (
-    Rehearsed,
-    RunView,
-    StepView,
     WorkflowResult,
     as_mermaid,
     as_text,
@@ -67,7 +62,6 @@ from em.workflows.inspection import (
 )
 from em.workflows.plan import Plan, refuse_invalid, validate_file
 from em.workflows.runs import Workflows
-from em.workflows.slices import StepTokens
 from em.workflows.to_routine import Frozen
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -96,23 +90,17 @@ def list_(file: str | None) -> None:
     """List the workflows of em.yaml or of another file."""
     source = WorkflowFile(file)
     found = [source.workflow(name) for name in source.values()]
-
-    def text() -> None:
-        if found:
-            columns = ("workflow", "params", "steps", "description")
-            print_table(columns, [_row(one) for one in found])
-        else:
-            note(f"no workflows in {file or 'em.yaml'}; write them under `workflows:`")
-
-    emit({"workflows": found}, text)
-
-
-def _row(one: WorkflowDef) -> tuple[str, ...]:
-    params = ", ".join(
-        param.name if param.is_required else f"{param.name}={param.default}"
-        for param in one.parameters
-    )
-    return (one.name, params, str(len(one.steps)), one.description)
+    columns: Columns = {
+        "workflow": "name",
+        "params": lambda one: [
+            param.name if param.is_required else f"{param.name}={param.default}"
+            for param in one.parameters
+        ],
+        "steps": lambda one: len(one.steps),
+        "description": "description",
+    }
+    none = f"no workflows in {file or 'em.yaml'}; write them under `workflows:`"
+    emit_list("workflows", found, columns, none=none)
 
 
 @workflow.command("run")
@@ -150,7 +138,7 @@ def run(
     if dry_run:
         tools = load_tools(shared["tools"]) or ToolRegistry()
         steps = rehearse(WorkflowFile(file), name, tools, given, prompt)
-        emit({"steps": steps}, lambda: _print_rehearsed(steps))
+        emit({"steps": steps})
         return 0
     workflows = _workflows(file, shared, create=True)
     options = as_typed(shared)
@@ -236,14 +224,12 @@ def inspect(
         }
         before = only["before"]
         page = find_runs(workflows.store, "workflow", before=before, limit=limit, **wanted)
-        memory = workflows.statistics(**wanted) if every else ()
-
-        def text() -> None:
-            _print_runs(page.runs, page.older)
-            _print_totals(memory)
-
-        left = {"memory": memory} if every else {}
-        emit({"runs": page.runs, **next_of(page.older), **left}, text)
+        left: dict[str, Any] = {"memory": workflows.statistics(**wanted)} if every else {}
+        none = "no workflow runs yet; `em workflow run` makes one"
+        columns: Columns = {**OF_RUNS, "workflow": "routine"}
+        emit_list("runs", page.runs, columns, none=none, older=page.older, more=left)
+        if every and not wants_json():
+            print_fields(left)
         return
     if run_id is None:
         newest = workflows.runs(limit=1)
@@ -251,7 +237,9 @@ def inspect(
             raise NotFound("there are no workflow runs yet", fix="`em workflow run` makes one")
         run_id = newest[0].run_id
     view = workflows.inspect(run_id)
-    emit(view, lambda: _print_run(view, full=full))
+    emit(view, lambda: print_fields(view, longest=None if full else LONGEST))
+    if view.status in ("running", "needs_input"):
+        note(f"  resume with: {how_to_resume(view.run_id, view.resume_with)}")
 
 
 @workflow.command("cleanup")
@@ -410,103 +398,3 @@ def _print_result(result: WorkflowResult, options: str) -> None:
         print_json(result.output)
     if result.status == "ok" and sys.stderr.isatty():
         note(f"run {result.run_id}; inspect it with: em workflow inspect --recent")
-
-
-def _print_runs(runs: Sequence[RunSummary], older: Cursor | None) -> None:
-    if not runs:
-        note("no workflow runs yet; `em workflow run` makes one")
-        return
-    rows = map(row_of_run, runs)
-    print_table(("run", "began", "status", "steps", "workflow"), rows, may_go=("steps", "began"))
-    note(f"{count(len(runs), 'run')}; inspect one with: em workflow inspect RUN")
-    note_more(older)
-
-
-def _print_totals(memory: Sequence[Totals]) -> None:
-    """Print what the runs of each workflow left in memory."""
-    if not memory:
-        return
-    click.echo()
-    names = ("runs", "steps", "bytes", "oldest", "newest", "workflow")
-    rows = [
-        (
-            *(f"{number:,}" for number in (one.count, one.calls, one.size)),
-            *(f"{moment:%Y-%m-%d}" for moment in (one.first, one.last)),
-            one.name,
-        )
-        for one in memory
-    ]
-    print_table(names, rows, may_go=("oldest", "newest"), whole=("workflow",))
-    runs, steps, size = (
-        sum(getattr(one, name) for one in memory) for name in ("count", "calls", "size")
-    )
-    note(
-        f"in memory: {count(runs, 'run')}, {count(steps, 'step')}, {size:,} bytes;"
-        " `em workflow cleanup` erases old ones"
-    )
-
-
-def _print_run(view: RunView, *, full: bool) -> None:
-    click.secho(f"{view.workflow}  {view.run_id}  {view.status}", bold=True)
-    _field("prompt", view.prompt, full=full)
-    _field("params", view.params or None, full=full)
-    for step in view.steps:
-        _print_step(step, full=full)
-    click.echo()
-    if view.failure is not None:
-        click.echo(f"failed: {failure_lines(msgspec.structs.asdict(view.failure))[0]}")
-    if view.pending_prompt is not None:
-        click.echo(f"waits for an answer: {printable(view.pending_prompt.message)}")
-    if view.status in ("running", "needs_input"):
-        click.echo(f"  resume with: {how_to_resume(view.run_id, view.resume_with)}")
-    if view.tokens.full:
-        click.echo(f"tokens sent to models: {_tokens(view.tokens)}")
-
-
-def _print_step(step: StepView, *, full: bool) -> None:
-    took = f"  {step.duration_ms:.1f} ms" if step.duration_ms else ""
-    tries = f", {step.attempts} attempts" if step.attempts > 1 else ""
-    click.echo()
-    click.secho(printable(step.name), bold=True, nl=False)
-    click.echo(f"  {step.tool}  {step.status}{took}{tries}")
-    _field("needs", ", ".join(step.needs) or None, full=True)
-    _field("given", step.memory or None, full=full)
-    _field("inputs", step.inputs or None, full=full)
-    if step.status == "done":
-        _field(step.classification, step.output, full=full)
-    for saved in step.saved:
-        _field(f"saved {saved['name']}", saved.get("output"), full=full)
-    _field("error", step.error or None, full=True)
-    for warning in step.warnings:
-        _field("warning", warning, full=True)
-    if step.tokens is not None:
-        _field("tokens", _tokens(step.tokens), full=True)
-
-
-def _tokens(tokens: StepTokens) -> str:
-    counted = "" if tokens.told is None else f" ({tokens.told:,} as the provider counts)"
-    share = f", {tokens.saved / tokens.full:.0%} saved" if tokens.full > 0 else ""
-    return f"about {tokens.sent:,}{counted}; with the full context {tokens.full:,}{share}"
-
-
-def _field(name: str, value: Any, *, full: bool) -> None:
-    if value is None:
-        return
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    if not full and len(text) > LONGEST:
-        text = f"{text[:LONGEST]}… ({len(text):,} characters; --full shows all)"
-    lines = [printable(line) for line in text.split("\n")]
-    click.echo(f"  {name}: " + ("\n" + " " * (len(name) + 4)).join(lines))
-
-
-def _print_rehearsed(steps: Sequence[Rehearsed]) -> None:
-    for step in steps:
-        click.secho(printable(step.name), bold=True, nl=False)
-        click.echo(f"  {step.tool}" + (f"  ({printable(step.note)})" if step.note else ""))
-        _field("needs", ", ".join(step.needs) or None, full=True)
-        _field("asks", step.asks or None, full=True)
-        if isinstance(step.inputs, dict):
-            for name, value in step.inputs.items():
-                _field(name, value, full=True)
-        else:
-            _field("inputs", step.inputs, full=True)

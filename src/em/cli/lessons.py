@@ -1,7 +1,6 @@
 """Commands about lessons: `em lessons`, `reflect`, `retrieve`, `evaluate` and `loop`."""
 
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +16,18 @@ from em.cli.options import (
     reading,
 )
 from em.cli.output import (
+    Columns,
+    cell,
     count,
     emit,
     emit_list,
     note,
+    print_fields,
     print_table,
-    printable,
     progress,
 )
 from em.errors import UsageError
-from em.heuristics.heuristic import Heuristic, Lesson, Ranked, list_heuristics
+from em.heuristics.heuristic import Heuristic, Lesson, Ranked, find_heuristics
 from em.log.event import trace_stream
 from em.memory import Memory
 from em.store.protocol import Store
@@ -34,7 +35,7 @@ from em.traces.catalogue import SHORTEST
 from em.traces.trace import Outcome, read_trace
 
 if TYPE_CHECKING:
-    from em.heuristics.loop import IterationDone, LoopResult
+    from em.heuristics.loop import IterationDone
 
 
 @group("lessons")
@@ -51,42 +52,34 @@ def list_(limit: int, retired: bool, **chosen: Any) -> None:
     Shows how often each was learned, and how the runs that used it ended.
     """
     memory = open_memory()
-    each = list_heuristics(memory.store, retired=retired, **listed(**chosen))
-    page = list(islice(each, limit + 1))
-    found = [one for _, one in page[:limit]]
-    older = page[limit - 1][0] if len(page) > limit else None
-
-    emit_list(
-        "heuristics",
-        found,
-        ("id", "how", "learned", "went well", "state", "when, do"),
-        _row,
-        none=lambda: _why_none(memory.store, **chosen),
-        older=older,
-        may_go=("how",),
-    )
+    page = find_heuristics(memory.store, limit=limit, retired=retired, **listed(**chosen))
+    columns: Columns = {
+        "id": "id",
+        "how": lambda one: one.lesson.how,
+        "learned": lambda one: one.use.learned,
+        "went well": lambda one: (
+            f"{one.use.helped} of {one.use.helped + one.use.hindered}"
+            if one.use.used
+            else "not used"
+        ),
+        "state": _state,
+        "when, do": lambda one: f"{one.lesson.trigger}: {one.lesson.action}",
+    }
+    none = partial(_why_none, memory.store, **chosen)
+    emit_list("heuristics", page.heuristics, columns, none=none, older=page.further)
 
 
 def _why_none(store: Store, **chosen: Any) -> str:
-    """Say why a list of lessons is empty."""
-    if next(list_heuristics(store, retired=True, **listed(**chosen)), None) is not None:
+    if find_heuristics(store, limit=1, retired=True, **listed(**chosen)).heuristics:
         return "all of these lessons are retired; `em lessons list --retired` lists them"
     return "no lessons yet; `em lessons reflect --store` learns them from traces"
 
 
-def _row(one: Heuristic) -> tuple[str, ...]:
-    use, lesson = one.use, one.lesson
-    state = _state(one) or "in use"
-    went = f"{use.helped} of {use.helped + use.hindered}" if use.used else "not used"
-    text = f"{lesson.trigger}: {lesson.action}"
-    return (one.id, lesson.how, str(use.learned), went, state, text)
-
-
 def _state(one: Heuristic) -> str:
-    """Say why a lesson is not told; empty if it is."""
+    """Say whether agents are told a lesson, or why not."""
     if one.retired:
         return "retired"
-    return "older rules" if one.lesson.is_outdated else "doubted" if one.lesson.doubt else ""
+    return "older rules" if one.lesson.is_outdated else "doubted" if one.lesson.doubt else "in use"
 
 
 @lessons.command("show")
@@ -97,36 +90,7 @@ def show(heuristic_id: str) -> None:
     one = book.get(heuristic_id)
     evidence = [lesson.evidence for lesson in book.evidence(heuristic_id)]
 
-    def text() -> None:
-        _print_lesson(one)
-        click.echo(f"{one.use.seen}:")
-        for shown in evidence:
-            click.echo(f"  trace {shown.trace or '(none)'}: {printable(shown.note)}")
-            for name, ids in (("failed", shown.failed), ("worked", shown.worked)):
-                if ids:
-                    click.echo(f"    {name}: {', '.join(ids)}")
-
-    emit({**msgspec.structs.asdict(one), "evidence": evidence}, text)
-
-
-def _print_lesson(one: Heuristic) -> None:
-    lesson, use = one.lesson, one.use
-    click.secho(f"{one.id}{'  (retired)' if one.retired else ''}", bold=True)
-    facts = {
-        "when": lesson.trigger,
-        "do": lesson.action,
-        "because": lesson.analysis,
-        "doubt": lesson.doubt,
-        "from": f"{lesson.how}, a {lesson.polarity}; {lesson.source}",
-        "tools": ", ".join(lesson.tools),
-        "subject": lesson.subject or "",
-        "task": lesson.source_task,
-        "use": f"learned {use.learned}, handed out {use.used},"
-        f" went well {use.helped}, went wrong {use.hindered}",
-    }
-    for name, text in facts.items():
-        if text:
-            click.echo(f"  {name:<8}{printable(text)}")
+    emit({**msgspec.structs.asdict(one), "evidence": evidence})
 
 
 @lessons.command("retire")
@@ -244,27 +208,17 @@ def _print_lessons(lessons: list[Lesson], stored: list[Heuristic] | None) -> Non
     for heuristic_id, one in found.items():
         click.secho(f"{heuristic_id}  {one.how}", bold=True)
         why = {"when": one.trigger, "do": one.action, "because": one.analysis, "doubt": one.doubt}
-        for name, text in why.items():
-            if text:
-                click.echo(f"  {name:<8}{printable(text)}")
+        print_fields(why)
     if not found:
         note("no lessons found")
         return
-    kept = "not stored (use --store)" if stored is None else _how_kept(found, stored)
+    kept = "not stored (use --store)" if stored is None else "stored"
+    gone = sum(one.retired for one in stored or ())
+    if gone:
+        kept += f", {gone} of them as evidence of lessons that are retired"
     doubted = sum(bool(one.doubt) for one in found.values())
     not_told = f", {doubted} of them not told" if doubted else ""
     note(f"{count(len(found), 'lesson')}{not_told}; {kept}")
-
-
-def _how_kept(found: Mapping[str, Lesson], stored: Sequence[Heuristic]) -> str:
-    """Say what `em lessons list` now shows of lessons that were to be stored."""
-    shown = {one.id for one in stored if not one.retired}
-    gone = sum(one.retired for one in stored)
-    retired = f", {gone} retired earlier" if gone else ""
-    if found.keys() <= shown:
-        return "stored"
-    listed = f"{len(found.keys() & shown)} of them listed" if shown else "none of them listed"
-    return f"stored as evidence, {listed} by `em lessons list`{retired}"
 
 
 @lessons.command("retrieve")
@@ -298,12 +252,11 @@ def retrieve(
 
 
 def _print_ranked(one: Ranked) -> None:
-    reasons = ", ".join(f"{name} {part:.2f}" for name, part in one.reasons.items())
+    lesson = one.heuristic.lesson
     click.secho(f"{one.score:.2f}  {one.heuristic.id}", bold=True)
-    click.echo(f"  when    {printable(one.heuristic.lesson.trigger)}")
-    click.echo(f"  do      {printable(one.heuristic.lesson.action)}")
-    click.echo(f"  known   {one.heuristic.use.seen}")
-    click.echo(f"  reasons {reasons}")
+    reasons = ", ".join(f"{name} {part:.2f}" for name, part in one.reasons.items())
+    known = {"known": one.heuristic.use.seen, "reasons": reasons}
+    print_fields({"when": lesson.trigger, "do": lesson.action, **known})
 
 
 @lessons.command("evaluate")
@@ -324,10 +277,7 @@ def evaluate(seed: int, tasks: int) -> None:
 
     def text() -> None:
         rows = as_rows(done)
-        print_table(
-            tuple(rows[0]),
-            [tuple(v if isinstance(v, str) else f"{v:.3f}" for v in row.values()) for row in rows],
-        )
+        print_table([*rows[0]], [[cell(value) for value in row.values()] for row in rows])
         low, high = done.margin_95
         click.echo(
             f"{done.tasks} tasks, {done.heuristics:,} heuristics; margin over BM25 in MRR:"
@@ -382,27 +332,22 @@ def loop(
     if running.resumed:
         note(f"resuming loop {running.id}, {count(len(running.done), 'iteration')} done")
     result = running.run(_print_iteration)
-    emit(result, lambda: _print_loop(result))
+    iterations = count(len(result.iterations), "iteration")
+    emit(result, f"loop {result.id}: {_ENDS[result.status]}, {iterations}")
     if result.status == "interrupted":
-        note("interrupted; the same command resumes it")
+        note("the same command resumes it")
         return 130
     return 1 if until and result.status != "success" else 0
+
+
+_ENDS = {
+    "success": "goal reached",
+    "limit": "stopped at the limit",
+    "interrupted": "interrupted",
+}
 
 
 def _print_iteration(done: "IterationDone") -> None:
     learned = f", learned {count(len(done.learned), 'lesson')}" if done.learned else ""
     why = f": {done.problem[:200]}" if done.problem else ""
     note(f"iteration {done.number}: {done.outcome} in {done.seconds:.1f} s{learned}{why}")
-
-
-def _print_loop(result: "LoopResult") -> None:
-    words = {
-        "success": "goal reached",
-        "limit": "stopped at the limit",
-        "interrupted": "interrupted",
-    }
-    click.echo(
-        f"loop {result.id}: {words[result.status]}, {count(len(result.iterations), 'iteration')}"
-    )
-    for done in result.iterations:
-        click.echo(f"  {done.number}. {done.outcome:<8} trace {done.trace}")
