@@ -154,7 +154,9 @@ class Plain:
             kind: [self._as_example(inputs, trace, reads) for inputs, trace in recorded]
             for kind, recorded in kinds.items()
         }
-        made = self._learn(examples, caution=self._caution)
+        made = {
+            kind: self._learn(kind, own, caution=self._caution) for kind, own in examples.items()
+        }
         return {kind: self._routine(kind, learnt.routine) for kind, learnt in made.items()}
 
     def _as_example(self, inputs: Mapping[str, Any], trace: "Trace", reads: frozenset[str]) -> Any:

@@ -33,7 +33,7 @@ def ordered(number: int, rows: list[dict[str, Any]]) -> Example:
 
 def run(folder: Path, examples: list[Example], rows: list[dict[str, Any]]) -> list[str]:
     """Return the offers that the routine orders when these are there."""
-    routine = learn({"task": examples})["task"].routine
+    routine = learn("task", examples).routine
     (folder / "routine.yaml").write_text(json.dumps(routine))
     placed: list[str] = []
 

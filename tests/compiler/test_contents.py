@@ -171,7 +171,7 @@ def recorded(number: int, given: dict[str, Any], **more: Any) -> Example:
 
 
 def routine_of(examples: list[Example]) -> dict[str, Any]:
-    return learn({"task": examples})["task"].routine
+    return learn("task", examples).routine
 
 
 def run(folder: Path, routine: dict[str, Any], given: Any, shop: Workshop) -> RunResult:
@@ -552,5 +552,5 @@ def test_what_the_customer_was_found_by_does_not_tell_which_of_the_repairs_is_me
         Call("get_repair", {"repair_id": keys[0]}, repair(0)),
         Call("stop_repair", {"repair_id": keys[0]}, {"stopped": True}, None, "write"),
     ]
-    learnt = learn({"stop": [Example({"zip": "80273"}, calls)]}, caution=BY_PERSON)["stop"].routine
+    learnt = learn("stop", [Example({"zip": "80273"}, calls)], caution=BY_PERSON).routine
     assert "zip=zip" not in str(learnt["steps"])

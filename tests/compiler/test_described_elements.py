@@ -112,7 +112,7 @@ def recorded(number: int) -> Example:
 @pytest.fixture(scope="module")
 def routine() -> dict[str, Any]:
 
-    return learn({"task": [recorded(number) for number in range(12)]})["task"].routine
+    return learn("task", [recorded(number) for number in range(12)]).routine
 
 
 def run(folder: Path, routine: dict[str, Any], inputs: Any, shop: Wardrobe) -> Any:
@@ -164,5 +164,5 @@ def test_what_is_written_too_stays_required() -> None:
         calls = [*reads, Call("swap", args, swap.result, None, "write")]
         return Example({**example.inputs, "pieces": said}, calls)
 
-    made = learn({"task": [with_reasons(number) for number in range(12)]})["task"].routine
+    made = learn("task", [with_reasons(number) for number in range(12)]).routine
     assert "reason" in made["input_schema"]["properties"]["pieces"]["items"]["required"]

@@ -116,7 +116,7 @@ def recorded(solve: Callable[[Shop, Any], None], given: dict[str, Any]) -> Examp
 
 
 def routine_of(examples: list[Example], name: str = "task") -> dict[str, Any]:
-    return learn({name: examples})[name].routine
+    return learn(name, examples).routine
 
 
 def run(folder: Path, routine: dict[str, Any], given: Any, shop: Shop) -> RunResult:
@@ -257,7 +257,7 @@ def test_a_value_that_nothing_explains_is_asked_for() -> None:
         Example({name: one.inputs[name] for name in ("email", "order_id")}, one.calls)
         for one in examples
     ]
-    made = learn({"task": hidden})["task"]
+    made = learn("task", hidden)
     assert made.asked == ["reason"]
     assert made.routine["input_schema"]["required"] == ["email", "order_id", "reason"]
 
@@ -265,7 +265,7 @@ def test_a_value_that_nothing_explains_is_asked_for() -> None:
 def test_recordings_that_did_different_things_are_no_kind() -> None:
     examples = [recorded(cancel, facts(1)), recorded(give_back, returned(1))]
     with pytest.raises(RoutineError):
-        learn({"task": examples})
+        learn("task", examples)
 
 
 def test_more_recordings_never_make_it_worse(tmp_path: Path) -> None:
@@ -304,14 +304,14 @@ def linked(number: int) -> Example:
 
 
 def test_writes_that_no_list_accounts_for_are_made_one_by_one() -> None:
-    learnt = learn({"note": [linked(number) for number in range(9)]})["note"]
+    learnt = learn("note", [linked(number) for number in range(9)])
     steps = [step for step in learnt.routine["steps"] if step.get("tool") == "add_note"]
     assert [step["args"]["text"] for step in steps] == ["{{ one }}", "{{ other }}"]
     assert len({step["save_as"] for step in steps}) == 2
 
 
 def test_the_result_of_one_of_several_alike_writes_is_not_guessed() -> None:
-    learnt = learn({"note": [linked(number) for number in range(9)]})["note"]
+    learnt = learn("note", [linked(number) for number in range(9)])
     (link,) = [step for step in learnt.routine["steps"] if step.get("tool") == "link_note"]
     assert link["args"]["note_id"] == "{{ note_id }}"
     assert "note_id" in learnt.asked
@@ -326,7 +326,7 @@ def boxes(number: int) -> Example:
 
 
 def test_one_more_write_after_those_for_a_list_is_no_round_of_it() -> None:
-    learnt = learn({"tick": [boxes(number) for number in range(9)]})["tick"]
+    learnt = learn("tick", [boxes(number) for number in range(9)])
     loop, send = learnt.routine["steps"][-3:-1]
     assert loop["type"] == "for_each"
     assert send["args"] == {"name": "Send"}
@@ -347,7 +347,7 @@ def read_off(number: int) -> Example:
 
 
 def test_an_input_can_name_a_field() -> None:
-    learnt = learn({"table": [read_off(number) for number in range(1, 9)]})["table"]
+    learnt = learn("table", [read_off(number) for number in range(1, 9)])
     (enter,) = [step for step in learnt.routine["steps"] if step.get("tool") == "enter"]
     assert enter["args"] == {"text": "{{ look.rows[row] }}"}
 

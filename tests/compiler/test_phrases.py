@@ -32,7 +32,7 @@ def recorded(number: int, gift: str) -> Example:
 
 def sent(folder: Path, examples: list[Example], facts: dict[str, str]) -> list[str]:
     """Return the texts that the routine sends."""
-    routine = learn({"task": examples})["task"].routine
+    routine = learn("task", examples).routine
     (folder / "routine.yaml").write_text(json.dumps(routine))
     texts: list[str] = []
 

@@ -40,7 +40,7 @@ def examples(cases: Sequence[Sequence[str]] = SOME, *, looks_first: bool = False
 
 
 def heat(cases: Sequence[Example]) -> Learnt:
-    return learn({"heat": cases}, caution=CONSTANTS_SHOWN)["heat"]
+    return learn("heat", cases, caution=CONSTANTS_SHOWN)
 
 
 def run(learnt: Learnt, boiler: Boiler, folder: Path) -> RunResult:
@@ -228,7 +228,7 @@ def order(
 
 
 def test_a_write_that_some_made_has_the_condition_that_separates_them(tmp_path: Path) -> None:
-    routine = learn({"pilot": [pilot(number) for number in range(1, 31)]})["pilot"]
+    routine = learn("pilot", [pilot(number) for number in range(1, 31)])
     for number in range(31, 61):
         result, made = order(routine, number, tmp_path)
         assert result.status == "ok"
@@ -238,7 +238,7 @@ def test_a_write_that_some_made_has_the_condition_that_separates_them(tmp_path: 
 def test_without_evidence_whether_to_write_is_an_input(tmp_path: Path) -> None:
     few = [pilot(number, "limit_m") for number in range(1, 6)]
     assert {len(one.kind) for one in few} == {1, 2}
-    routine = learn({"pilot": few})["pilot"]
+    routine = learn("pilot", few)
     assert routine.asked == ["order_tugs"]
     result, made = order(routine, 31, tmp_path, "limit_m")
     assert (result.status, made) == ("needs_input", [])
@@ -249,7 +249,7 @@ def test_without_evidence_whether_to_write_is_an_input(tmp_path: Path) -> None:
 
 
 def test_a_field_named_like_the_write_decides_it_where_nothing_disagrees(tmp_path: Path) -> None:
-    routine = learn({"pilot": [pilot(number) for number in range(1, 6)]})["pilot"]
+    routine = learn("pilot", [pilot(number) for number in range(1, 6)])
     assert routine.asked == []
     done = 0
     for number in range(31, 61):
@@ -266,4 +266,4 @@ def test_recordings_that_did_other_things_are_refused() -> None:
         call if call.effect == "read" else call._replace(tool="order_boat") for call in other.calls
     ]
     with pytest.raises(RoutineError, match="did different things"):
-        learn({"pilot": [pilot(2), pilot(3), Example(other.inputs, calls)]})
+        learn("pilot", [pilot(2), pilot(3), Example(other.inputs, calls)])

@@ -134,9 +134,7 @@ class Learnt:
 
     def __init__(self, task: Task, made: Callable[[int], Json] = facts, count: int = 16) -> None:
         self.task, self.made = task, made
-        self.routine = learn({"task": recorded(task, made, range(100, 100 + count))})[
-            "task"
-        ].routine
+        self.routine = learn("task", recorded(task, made, range(100, 100 + count))).routine
 
     @property
     def text(self) -> str:
@@ -424,5 +422,5 @@ def test_a_date_at_the_end_of_the_calendar_is_compiled_like_any_other() -> None:
         ),
         Call("extend_rental", {"until": "2027-03-05"}, {"done": True}, None, "write"),
     ]
-    made = learn({"extend": [Example({"model": "crane"}, calls)]})["extend"]
+    made = learn("extend", [Example({"model": "crane"}, calls)])
     assert made.constants == [("extend_rental.until", "2027-03-05")]

@@ -33,7 +33,7 @@ def write(tool: str, result: Any = OK, **args: Any) -> Call:
 
 def compiled(calls: Sequence[Call], request: str = "", **inputs: Any) -> Learnt:
     example = Example(inputs, calls, request=request)
-    return learn({"task": with_requested([example])}, caution=BY_PERSON)["task"]
+    return learn("task", with_requested([example]), caution=BY_PERSON)
 
 
 class Runs:
@@ -253,9 +253,7 @@ def test_names_of_requested_inputs_are_the_same_over_recordings() -> None:
         return Example({}, calls, request=f"Book {seat} on {flight}, plain meal.")
 
     found = [example("BA 77", "4B"), example("LH 400", "11A"), example("AF 9", "2C")]
-    schema = learn({"task": with_requested(found)}, caution=BY_PERSON)["task"].routine[
-        "input_schema"
-    ]
+    schema = learn("task", with_requested(found), caution=BY_PERSON).routine["input_schema"]
     assert sorted(schema["properties"]) == ["flight", "seat"]
 
 
@@ -335,7 +333,7 @@ def test_several_recordings_learn_the_same_loop_without_a_person(run: Runs) -> N
         ]
         return Example({"folder": folder}, calls)
 
-    made = learn({"task": [example(number) for number in range(6)]})["task"]
+    made = learn("task", [example(number) for number in range(6)])
     run(made, {"list_files": ["F-881", "F-882"]}, {"folder": "/in/box-7400"})
     assert run.writes == [
         ("remove", {"folder": "/in/box-7400", "file": one}) for one in ("F-881", "F-882")

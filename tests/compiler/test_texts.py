@@ -28,7 +28,7 @@ def learnt(text: Any, record: Any = None, request: str = "", **inputs: Any) -> L
     calls = [] if record is None else [Call("get_record", {"ref": inputs["ref"]}, record)]
     calls.append(Call("post", {"text": text}, {"ok": True}, None, "write"))
     example = Example(inputs, calls, request=request)
-    return learn({"task": [example]}, caution=BY_PERSON)["task"]
+    return learn("task", [example], caution=BY_PERSON)
 
 
 def ran(made: Learnt, record: Any = None, **inputs: Any) -> Ran:

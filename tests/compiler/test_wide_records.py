@@ -53,7 +53,7 @@ def work(width: int, caution: Caution, tasks: range) -> int:
 
     sys.setprofile(count)
     try:
-        learn({"task": examples}, caution=caution)
+        learn("task", examples, caution=caution)
     finally:
         sys.setprofile(None)
     return called

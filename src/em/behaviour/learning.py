@@ -188,7 +188,7 @@ class Lesson:
         from em.compiler.learner import learn  # it is large, and a replay does not need it
 
         examples = [self._example(one, more, every_call=every_call) for one in self.recordings]
-        return learn({"behaviour": examples}, caution=caution)["behaviour"]
+        return learn("behaviour", examples, caution=caution)
 
     def _example(self, recording: Recorded, more: Json, *, every_call: bool) -> Example:
         calls = []

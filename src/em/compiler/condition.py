@@ -304,11 +304,9 @@ class Search:
     """Looks for conditions in stages; what a later stage finds must outweigh more attempts.
 
     near: names of values that are most likely to matter, such as what was read last.
-    acted: by state of `yes`, the values that were acted with. beside: further states of both sides,
-    from recordings of other kinds that did the same after the same read. They add evidence to what
-    separates the states, and contradict it. tool: what is called on the condition; a field with a
-    word of its name is most likely to decide it. optional: inputs that are not always given, and
-    whether the tool is called with them.
+    acted: by state of `yes`, the values that were acted with. tool: what is called on the
+    condition; a field with a word of its name is most likely to decide it. optional: inputs that
+    are not always given, and whether the tool is called with them.
     """
 
     def __init__(
@@ -317,11 +315,10 @@ class Search:
         no: Sequence[State],
         near: frozenset[str] = frozenset(),
         acted: Sequence[Sequence[Any]] = (),
-        beside: tuple[Sequence[State], Sequence[State]] = ((), ()),
         tool: str = "",
         optional: Mapping[str, bool] | None = None,
     ) -> None:
-        self._acted, self._beside = acted, beside
+        self._acted = acted
         # The first word says what is done; the others, what with.
         self._words = {*name_words(tool)[1:]}
         self._sizes = (len(yes), len(no))
@@ -451,25 +448,10 @@ class Search:
         sizes = [sum(known[:cut]), sum(known[cut:])]
         if len(parts) > 1:
             return of_separation(sizes, kinds, tried)
-        more = self._counted_beside(parts[0])
-        if more is None:
-            return 0.0
-        bits = of_separation(
-            [one + other for one, other in zip(sizes, more, strict=True)], kinds, 1
-        )
+        bits = of_separation(sizes, kinds, 1)
         if by_name and self._is_named(parts[0].feature):
             bits += NAMED_ALIKE
         return bits + self._reason(parts[0].feature) - math.log2(max(tried, 1))
-
-    def _counted_beside(self, part: Part) -> list[int] | None:
-        """Return how many states of other kinds a condition separates; None if it mixes them up."""
-        found = []
-        for states, is_made in zip(self._beside, (True, False), strict=True):
-            told = [part.is_true(state) for state in states if is_known(part.feature, state)]
-            if (not is_made) in told:
-                return None
-            found.append(told.count(is_made))
-        return found
 
     def _reason(self, feature: Feature) -> float:
         """Return the bits of acting on the one element of a list that a condition is about."""

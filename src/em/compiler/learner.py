@@ -22,7 +22,7 @@ from em.compiler.choice import Choice, stock_fields
 from em.compiler.constancy import Constancy
 from em.compiler.contents import Contents, contents_of
 from em.compiler.evidence import CONSTANTS_SHOWN, Caution
-from em.compiler.example import APPROVAL, Example, Read, Write
+from em.compiler.example import APPROVAL, Example, Write
 from em.compiler.facts import Inputs, Records, content, or_null
 from em.compiler.forks import Forks, same_way
 from em.compiler.goals import goal_checks
@@ -57,9 +57,6 @@ from em.runner.expressions.language import HOLDS
 from em.values.canonical import Json, same
 from em.values.leaves import texts
 
-Pool = Mapping[str, Sequence[Read]]
-"""All reads of each tool, over all kinds of task."""
-
 
 class Learnt(NamedTuple):
     """A routine that was learnt, as its YAML holds it, and what a person should look at.
@@ -76,71 +73,26 @@ class Learnt(NamedTuple):
     values: Mapping[str, Sequence[Any]] = {}
 
 
-def learn(
-    kinds: Mapping[str, Sequence[Example]], *, caution: Caution = CONSTANTS_SHOWN
-) -> dict[str, Learnt]:
-    """Learn a routine for each kind of task; they lend each other ways to look things up.
+def learn(name: str, examples: Sequence[Example], *, caution: Caution = CONSTANTS_SHOWN) -> Learnt:
+    """Learn a routine from the recordings of one kind of task; raise if they did different things.
 
     caution: how much must be known. A person sees the one recording, and what was assumed.
     """
-    known = {name: material_of(name, examples, caution) for name, examples in kinds.items()}
-    return {name: learnt_from(known, name) for name in known}
-
-
-class Material(NamedTuple):
-    """What the recordings of a kind teach: how ids are found, and what nothing contradicts."""
-
-    contents: Contents
-    space: Space
-
-
-def learnt_from(known: Mapping[str, Material | Repairs], name: str) -> Learnt:
-    """Write down what the recordings of one kind teach, beside those of others."""
-    own = known[name]
-    beside = [other for each, other in known.items() if each != name]
-    if isinstance(own, Repairs):
-        others = [other for other in beside if isinstance(other, Repairs)]
-        return _repaired(name, Repairs(name, own.examples, own.caution, others))
-    spaces = [other.space for other in beside if isinstance(other, Material)]
-    writer = Writer(own.space, beside=spaces)
-    return _Assembly(name, writer, _pool([own.space, *spaces]), own.contents).learnt()
-
-
-def _repaired(name: str, repairs: Repairs) -> Learnt:
-    steps = repairs.steps()
-    routine = {
-        "version": "1",
-        "name": name,
-        "checks": "hand_over",
-        "input_schema": repairs.input_schema(),
-        "tools": tools_of(steps),
-        "steps": [*with_ids(steps)],
-    }
-    return Learnt(routine, repairs.constants, [])
-
-
-def material_of(
-    name: str, examples: Sequence[Example], caution: Caution = CONSTANTS_SHOWN
-) -> Material | Repairs:
-    """Return what the recordings of a kind teach; raise if they did different things."""
     if is_repair(examples):
-        return Repairs(name, examples, caution)
+        repairs = Repairs(name, examples, caution)
+        steps = repairs.steps()
+        routine = {
+            "version": "1",
+            "name": name,
+            "checks": "hand_over",
+            "input_schema": repairs.input_schema(),
+            "tools": tools_of(steps),
+            "steps": [*with_ids(steps)],
+        }
+        return Learnt(routine, repairs.constants, [])
     same_way(name, examples)
     contents = contents_of(examples)
-    return Material(contents, Space(contents.examples, caution))
-
-
-def _pool(spaces: Any) -> Pool:
-    found: dict[str, list[Read]] = defaultdict(list)
-    seen: set[tuple[str, Key]] = set()
-    for space in spaces:
-        for example in space.examples:
-            for read in example.reads:
-                key = (read.tool, key_of(read.args))
-                if key not in seen:
-                    seen.add(key)
-                    found[read.tool].append(read)
-    return found
+    return _Assembly(name, Writer(Space(contents.examples, caution)), contents).learnt()
 
 
 class _KnownBefore(Container[Key]):
@@ -157,8 +109,8 @@ class _KnownBefore(Container[Key]):
 class _Assembly:
     """Puts a routine together from the steps of a writer."""
 
-    def __init__(self, name: str, writer: Writer, pool: Pool, contents: Contents) -> None:
-        self._name, self._writer, self._pool = name, writer, pool
+    def __init__(self, name: str, writer: Writer, contents: Contents) -> None:
+        self._name, self._writer = name, writer
         self._candidates = Candidates(writer, contents)
         self._space = writer.space
         self._different: list[Json] = []
@@ -449,7 +401,7 @@ class _Assembly:
             name = str(step["save_as"])
             rows = self._space.reads[role]
             own = [read.result for _, _, read in rows]
-            pool = [read.result for read in self._pool.get(role.tool, ())]
+            pool = self._pool.get(role.tool, ())
             reads = [(example, read) for example, _, read in rows]
             held = len({id(example) for example, _ in reads})
             total = len(self._writer.examples)
@@ -475,6 +427,15 @@ class _Assembly:
             if schema:
                 held = len({id(row.spot.example) for row in choice.rows})
                 step |= {"expect": schema, "held": f"{held}/{held}"}
+
+    @cached_property
+    def _pool(self) -> dict[str, list[Any]]:
+        """What all reads of each tool returned, each read once."""
+        found: dict[str, dict[Key, Any]] = defaultdict(dict)
+        for example in self._space.examples:
+            for read in example.reads:
+                found[read.tool].setdefault(key_of(read.args), read.result)
+        return {tool: [*results.values()] for tool, results in found.items()}
 
     @cached_property
     def _chosen_from(self) -> set[str]:
@@ -617,7 +578,6 @@ class _Assembly:
         )
         schema.setdefault("properties", {})
         self._candidates.add_to(schema, used)
-        self._lend(schema)
         self._keep_unused(schema)
         for name in writer.fixed:
             schema["properties"].pop(name, None)
@@ -661,37 +621,6 @@ class _Assembly:
         if made.may_be_null:
             rounds = [[None if value is MISSING else value for value in one] for one in rounds]
         return rounds if slot.is_repeated else [one[0] if one else MISSING for one in rounds]
-
-    def _lend(self, schema: Json) -> None:
-        """Add the inputs of ways that other kinds know."""
-        for role in self._writer.lent:
-            if role not in self._writer.read_steps:
-                continue
-            places = [place for _, place in role.sources if place is not None]
-            holder = schema
-            for name in places[0][:-1]:
-                holder = holder["properties"].setdefault(
-                    str(name), {"type": "object", "properties": {}}
-                )
-            names = [str(place[-1]) for place in places]
-            inputs = [example.inputs for example, _, _ in self._space.reads[role]]
-            for place in places:
-                values = [found for one in inputs if (found := at(one, place)) is not MISSING]
-                made = Inputs(()).schema(values, place)
-                holder["properties"].setdefault(str(place[-1]), made)
-            ways = holder.get("anyOf", [])
-            if not ways and holder.get("required"):
-                own = [one for one in holder["required"] if self._is_way(holder is schema, one)]
-                ways = [{"required": own}] if own else []
-                holder["required"] = [one for one in holder["required"] if one not in own]
-            if {"required": names} not in ways:
-                ways.append({"required": names})
-            if len(ways) > 1:
-                holder["anyOf"] = ways
-
-    def _is_way(self, _is_top: bool, name: str) -> bool:
-        """Return whether an input serves the same end as a lent one: it is no longer certain."""
-        return not any(place[-1] == name for place in self._writer.always)
 
 
 def _keys(example: Example, over: Place) -> set[str]:

@@ -101,7 +101,7 @@ class Recordings:
             found = self._learnt_sessions(chosen)
         else:
             examples = [self.examples[number] for number in chosen]
-            found = learn({self.name: examples}, caution=self._caution(len(chosen)))[self.name]
+            found = learn(self.name, examples, caution=self._caution(len(chosen)))
             found = self._with_contracts(found, examples)
             if numbers is None:
                 # What some of them teach is tried with typed inputs, not with requests.

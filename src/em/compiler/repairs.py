@@ -435,20 +435,15 @@ class _Writer(Writer):
 
 
 class Repairs:
-    """Learns one routine from recordings of repairs.
-
-    beside: other kinds of repairs, which lend evidence for conditions.
-    """
+    """Learns one routine from recordings of repairs."""
 
     def __init__(
         self,
         name: str,
         examples: Sequence[Example],
         caution: Caution = CONSTANTS_SHOWN,
-        beside: Sequence["Repairs"] = (),
     ) -> None:
-        self._name, self.examples, self._beside = name, examples, beside
-        self.caution = caution
+        self._name = name
         prepared = [copy.copy(example) for example in examples]
         self._tools, self._walks = walks_of(name, prepared)
         for walk in self._walks:
@@ -521,28 +516,13 @@ class Repairs:
             yes = [self._state(*visits[n]) for n in rows if done[act][n]]
             no = [self._state(*visits[n]) for n in rows if not done[act][n]]
             acted = [_values(visits[n][1].fixes, together) for n in rows if done[act][n]]
-            search = Search(yes, no, near, acted, self._lent(act))
+            search = Search(yes, no, near, acted)
             condition = search.best()
             signs = [] if condition else search.candidates()
             yield Decided(act, condition, signs, len(yes), len(rows), is_always=not no)
             if act.tool == END:
                 # What comes after it is not reached where a recording ended.
                 left = [not is_made for is_made in done[act]]
-
-    def _lent(self, act: Act) -> tuple[list[State], list[State]]:
-        """Return what other kinds read with the same tool, where they did the same and did not."""
-        yes: list[State] = []
-        no: list[State] = []
-        for other in self._beside:
-            for one in other._acts:
-                tools = (self._tools[act.stop], other._tools[one.stop])
-                if one.tool != act.tool or one.told != act.told or tools[0] != tools[1]:
-                    continue
-                for walk, visit in other._rows[one.stop]:
-                    value = self._read(act.stop, visit.results[one.stop])
-                    side = yes if one.is_done(walk, visit) else no
-                    side.append({self._names[act.stop]: value})
-        return yes, no
 
     # ---- the routine
 

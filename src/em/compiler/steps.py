@@ -135,15 +135,12 @@ class Chosen(NamedTuple):
 class Writer:
     """Writes the steps of one kind of task."""
 
-    def __init__(self, space: Space, *, beside: Sequence[Space] = ()) -> None:
+    def __init__(self, space: Space) -> None:
         self.space, self.caution = space, space.caution
         self.examples = space.examples
         given = [{place for place, _ in input_places(one.inputs)} for one in self.examples]
         self.always = set.intersection(*given)
         self.ever = set.union(*given)
-        self.lent: set[Role] = set()
-        for other in beside:
-            self._borrow(other)
         # Inputs that a person wants to be as recorded in every run.
         self.fixed = {
             name: self.examples[0].inputs[name]
@@ -190,37 +187,6 @@ class Writer:
         self._slot: int | None = None
         # By check: the slots of the writes that it is for.
         self._serves: dict[int, set[int | None]] = defaultdict(set)
-
-    # ---- ways that other kinds know
-
-    def _borrow(self, other: Space) -> None:
-        """Take over lookups by other inputs that recordings of other kinds made."""
-        for role, args in [*self.space.roles.items()]:
-            for name, leaf in args.items():
-                known = other.roles[role][name].explanations if role in other.roles else {}
-                for source, one in known.items():
-                    if (
-                        source in leaf.explanations
-                        or source in leaf.refuted
-                        or not isinstance(source, FromRead)
-                        or (source.role in self.space.roles and source.role not in self.lent)
-                    ):
-                        continue
-                    places = [place for _, place in source.role.sources]
-                    if not source.role.is_lookup or any(place in self.always for place in places):
-                        continue
-                    leaf.explanations[source] = one
-                    self.space.roles[source.role] = other.roles[source.role]
-                    self.space.reads[source.role] = other.reads[source.role]
-                    self.lent.add(source.role)
-                    self.ever |= {place for place in places if place is not None}
-                    own = [
-                        place
-                        for each in leaf.explanations.values()
-                        if isinstance(each.source, FromRead)
-                        for _, place in each.source.role.sources
-                    ]
-                    self.always -= {place for place in own if place is not None}
 
     # ---- from explanations to terms; nothing is written here
 
@@ -961,10 +927,7 @@ class Writer:
             if not terms:
                 continue
             term, one = min(terms, key=lambda row: (isinstance(row[0], KeyOf), len(repr(row[0]))))
-            # What another kind of task knows is checked only where its inputs are given.
-            is_lent = bool(self.roles_of(term) & self.lent)
-            needed = self.needs(value)
-            needed |= self.needs(term) if is_lent or not is_write else frozenset()
+            needed = self.needs(value) | (frozenset() if is_write else self.needs(term))
             sign = "in" if isinstance(term, Every) else "=="
             if isinstance(term, Every) and is_write and self._look_at(value, one):
                 continue
