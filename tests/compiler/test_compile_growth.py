@@ -11,7 +11,7 @@ from bench.learn.speed import Shop
 from bench.right import times
 
 from em.compiler.compile_trace import compile_several, compile_trace
-from em.compiler.renaming import Renaming
+from em.compiler.replay_world import Renaming
 from em.traces.trace import KeptTrace, Mission, ToolCall, Trace, as_kept
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 
 import em
-from em.compiler.contract import with_contracts
+from em.compiler.recordings import with_contracts
 from em.runner.package import find_routine, routine_of
 from em.values.canonical import Json
 from em.values.json_schema import problems

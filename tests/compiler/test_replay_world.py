@@ -8,8 +8,14 @@ from test_learner import cancel, facts, give_back, recorded, returned, routine_o
 
 from em.compiler.compile_trace import program_of
 from em.compiler.example import Call, Example
-from em.compiler.renaming import Renaming
-from em.compiler.replay_world import POLICIES, Recording, as_recorded, fresh_inputs, other_order
+from em.compiler.replay_world import (
+    POLICIES,
+    Recording,
+    Renaming,
+    as_recorded,
+    fresh_inputs,
+    other_order,
+)
 from em.values.canonical import Json
 
 CANCELLED = [recorded(cancel, facts(number)) for number in range(6)]

@@ -28,10 +28,9 @@ from em.compiler.example import Call as RecordedCall
 from em.compiler.example import Example
 from em.compiler.memberships import mentions
 from em.compiler.places import are_comparable
-from em.compiler.relations import stands_in
+from em.compiler.relations import stands_in, windows
 from em.compiler.situation import Known, Said, Situation, read_off
 from em.compiler.steps import read_name
-from em.compiler.windows import windows
 from em.errors import EmError, ExpressionError, NotRecordable
 from em.runner.expressions.language import names_in, parse_reference, whole_expression
 from em.values.canonical import Json, identical, same

@@ -199,8 +199,7 @@ def _reviewed(document: Json, said: Said) -> Said | None:
 
 def _changed(document: Json, said: Said, name: str) -> Said:
     """Return what a person said, and a name in addition; naming it again takes it back."""
-    from em.compiler.checks import struck, walked
-    from em.compiler.outline import outline_of
+    from em.compiler.checks import outline_of, struck, walked
 
     outline = outline_of(document)
     if any(name == one.name for one in outline.inputs):
@@ -346,7 +345,7 @@ def _print_improved(improved: "Improved") -> None:
 
 def _report(made: "Compiled") -> dict[str, Any]:
     """Return what `--json` says of a routine, beside where it is."""
-    from em.compiler.outline import outline_of
+    from em.compiler.checks import outline_of
 
     draft, improved = made.draft, made.improved
     return {

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import click
 
 from em.cli.output import count, note, print_table, printable
+from em.compiler.checks import Outline, open_constants, outline_of
 from em.compiler.evidence import ENOUGH_ALIKE
-from em.compiler.outline import Outline, open_constants, outline_of
 from em.runner.package import ROUTINE
 from em.runner.trial import Proof
 from em.values.canonical import Json, short

@@ -107,7 +107,7 @@ def show(ref: str, python: bool) -> None:
     stored one also whether it is used by itself, without asking a person, and why.
     """
     from em.cli.outline import print_code, print_outline, print_proof
-    from em.compiler.outline import outline_of
+    from em.compiler.checks import outline_of
 
     name, events, standing = ref, [], None
     if is_folder(ref):

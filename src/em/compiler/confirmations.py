@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from em.compiler.evidence import is_small
 from em.compiler.example import Example
-from em.compiler.forms import FIRST_WORD, LAST_WORD, applied
-from em.compiler.list_forms import VALUE
+from em.compiler.forms import FIRST_WORD, LAST_WORD, VALUE, applied
 from em.compiler.places import is_code, is_number
 from em.compiler.request_templates import cut_out
 from em.compiler.requested import is_named, stands_in

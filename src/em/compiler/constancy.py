@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, product
 from typing import Any, NamedTuple
 
-from em.compiler.equalities import are_named_alike, bare, equal_text
 from em.compiler.evidence import is_small
 from em.compiler.example import Example, Read
 from em.compiler.explanation import FromInput, Leaf, Source
@@ -43,7 +42,7 @@ from em.compiler.places import (
     plain,
     walk,
 )
-from em.compiler.situation import Pair
+from em.compiler.situation import Pair, are_named_alike, bare, equal_text
 from em.compiler.steps import Writer, hole
 from em.compiler.term import field_text, fits_text, paths_in, singular
 from em.runner.expressions.language import acting

@@ -1,7 +1,8 @@
 """Example: one recording as the learner reads it: typed inputs, reads, writes and what came of it.
 
 Failed calls are no part of it but for what they refuse. The result of a write counts as a read
-for what comes after it.
+for what comes after it. A call may be repeated for each element of a list of the inputs or, where
+none has as many, of a list that a read returned, if every round shows something of its element.
 """
 
 import copy
@@ -10,7 +11,8 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate
+from graphlib import CycleError, TopologicalSorter
+from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -18,7 +20,7 @@ import msgspec
 
 from em.compiler.calls import Later, TracedApproval, TracedCall, calls_of
 from em.compiler.commands import is_bookkeeping
-from em.compiler.evidence import ENOUGH_TO_ACT, information
+from em.compiler.evidence import ENOUGH_TO_ACT, information, is_small
 from em.compiler.places import (
     ELEMENT,
     POSITION,
@@ -40,7 +42,6 @@ from em.compiler.places import (
     walk,
     wholes,
 )
-from em.compiler.result_lists import looped
 from em.runner.run import REQUEST
 from em.runner.tools.coding import is_coding_tool
 from em.traces.trace import Approval, KeptTrace, Message, Trace
@@ -635,3 +636,86 @@ def inputs_of(trace: Trace) -> Json:
         for name, value in trace.mission.input_summary.items()
         if name != REQUEST and not (isinstance(value, str) and value and value in said)
     }
+
+
+def looped(example: Example, rounds: Sequence[Any], before: int) -> set[Place]:
+    """Return the lists that were gone through: one round for each element.
+
+    rounds: what was written in each of them. before: the number of reads that were made before.
+    """
+    given: set[Place] = {
+        place for place, one in lists_in(example.inputs) if len(one) == len(rounds)
+    }
+    if given or not rounds:
+        return given
+    best: tuple[int, Over] | None = None
+    for over, (number, items) in example.result_lists.items():
+        if number >= before or len(items) != len(rounds):
+            continue
+        hits = [_hits(example, one, written) for one, written in zip(items, rounds, strict=True)]
+        if all(hits) and (best is None or sum(hits) > best[0]):
+            best = sum(hits), over
+    return set() if best is None else {(best[1],)}
+
+
+def _hits(example: Example, element: Any, written: Any) -> int:
+    """Return how many values of an element were written, also in texts, or led to what was."""
+    values = [value for _, _, value in walk(written)]
+    own = [one for _, _, one in walk(element) if not is_small(one)]
+    found = sum(any(_is_in(one, value) for value in values) for one in own)
+    for number in example.asked_with(map(key_of, own), len(example.reads)):
+        read = example.reads[number]
+        is_own = any(is_exactly(one, arg) for one in own for arg in read.args.values())
+        found += is_own and any(read.holds(value) for value in values)
+    return found
+
+
+def _is_in(one: Any, value: Any) -> bool:
+    return is_exactly(one, value) or (isinstance(value, str) and str(one) in value)
+
+
+Body = tuple[str, ...]
+"""Tools that are called one after the other, perhaps in several rounds."""
+
+
+def sequence_of(examples: Sequence[Example]) -> list[Body] | None:
+    """Return the writes of a kind in their order; None if it is not clear what the order is.
+
+    If a shorter recording fits the longest in several ways, it is not known which it left out.
+    """
+    longest = max(examples, key=lambda one: len(one.writes))
+    most = max(examples, key=lambda one: len(one.kind))
+    if all(_ways(one.kind, most.kind) == 1 for one in examples):
+        return longest.bodies if longest.kind == most.kind else most.bodies
+    return _merged([one.bodies for one in examples])
+
+
+def _ways(short: Sequence[str], long: Sequence[str]) -> int:
+    """Return in how many ways some writes are a part of others, in their order."""
+    found = [1] + [0] * len(short)
+    for tool in long:
+        for number in range(len(short), 0, -1):
+            if short[number - 1] == tool:
+                found[number] += found[number - 1]
+    return found[-1]
+
+
+def _merged(sequences: Sequence[Sequence[Body]]) -> list[Body] | None:
+    """Return one order that all sequences keep to, in which each tool has one place.
+
+    Recordings that have no write in common are of different kinds.
+    """
+    bodies = dict.fromkeys(body for one in sequences for body in one)
+    tools = [tool for body in bodies for tool in body]
+    is_one = any(all(body in one for one in sequences) for body in bodies)
+    is_clear = len({*tools}) == len(tools)
+    if not is_one or not is_clear or any(len({*one}) < len(one) for one in sequences):
+        return None
+    before: dict[Body, dict[Body, None]] = {body: {} for body in bodies}
+    for one in sequences:
+        for first, then in pairwise(one):
+            before[then][first] = None
+    try:
+        return [*TopologicalSorter(before).static_order()]
+    except CycleError:
+        return None

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from em.compiler.condition import Condition, Search, State
-from em.compiler.example import Example
+from em.compiler.example import Example, sequence_of
 from em.compiler.explanation import FromInput
 from em.compiler.places import MISSING, at
 from em.compiler.relations import Relations
-from em.compiler.sequence import sequence_of
 from em.compiler.space import Slot
 from em.compiler.steps import Writer
 from em.errors import RoutineError

@@ -16,11 +16,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from em.compiler.calls import plain_name
-from em.compiler.candidates import Candidates
 from em.compiler.checks import walked
 from em.compiler.choice import Choice, stock_fields
 from em.compiler.constancy import Constancy
-from em.compiler.contents import Contents, contents_of
+from em.compiler.contents import Candidates, Contents, contents_of
 from em.compiler.evidence import CONSTANTS_SHOWN, Caution
 from em.compiler.example import APPROVAL, Example, Write
 from em.compiler.facts import Inputs, Records, content, or_null

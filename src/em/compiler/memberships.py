@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, product
 from typing import Any, NamedTuple
 
-from em.compiler.equalities import bare
 from em.compiler.evidence import ENOUGH_TO_ACT, ENOUGH_TO_CHECK, information, is_small
 from em.compiler.places import Key, is_code, is_number, is_scalar, is_word, key_of, plain
 from em.compiler.situation import (
@@ -18,6 +17,7 @@ from em.compiler.situation import (
     Pair,
     Said,
     Situation,
+    bare,
     fields,
     said_in,
     surprise_of,

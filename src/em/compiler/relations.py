@@ -2,8 +2,9 @@
 
 A few plain forms: an identifier in one record is what another one was found by; two fields are
 equal; a number or date is never above or below another one; a word is always, or never, in a list,
-or always in a text; nothing in a list is what the task is about. Whether chance explains it is
-decided by pairing the values of one recording with those of another.
+or always in a text; nothing in a list is what the task is about; no more time goes by between a
+moment in a record and the time that was read than a number beside it says, or than was ever seen.
+Whether chance explains it is decided by pairing the values of one recording with those of another.
 """
 
 import json
@@ -11,37 +12,54 @@ import math
 import operator
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import chain, combinations, permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 from em.compiler.choice import Choice, Row
-from em.compiler.equalities import equalities, is_nested
-from em.compiler.evidence import ENOUGH_TO_ACT, ENOUGH_TO_CHECK, information
+from em.compiler.evidence import (
+    ENOUGH_TO_ACT,
+    ENOUGH_TO_CHECK,
+    NAMED_ALIKE,
+    information,
+    is_small,
+)
 from em.compiler.example import Example, Read, Role, Turn
 from em.compiler.explanation import SHARE
 from em.compiler.facts import pattern_of
 from em.compiler.memberships import all_are, lists_of, memberships, mentions
-from em.compiler.places import ELEMENT, are_comparable, is_code, is_number, key_of
+from em.compiler.places import (
+    ELEMENT,
+    Key,
+    are_comparable,
+    is_code,
+    is_number,
+    is_scalar,
+    is_word,
+    key_of,
+)
 from em.compiler.situation import (
     LENGTH,
     Known,
     Pair,
     Said,
     Situation,
+    are_named_alike,
+    bare,
+    equal_text,
     fields,
+    is_nested,
     read_off,
     said_in,
     surprise_of,
 )
 from em.compiler.steps import Block, Writer
-from em.compiler.term import field_text
-from em.compiler.windows import FAR_FROM_IT, windows
-from em.runner.expressions.functions import days
+from em.compiler.term import field_text, fits_text
+from em.runner.expressions.functions import SECONDS, days, elapsed
 from em.values.canonical import Json, same
-from em.values.times import is_clock, is_date, is_month
+from em.values.times import is_clock, is_date, is_month, seconds_of
 
 ENOUGH_NESTED = 8
 """Examples from which on a field of a record inside another one may identify something."""
@@ -51,6 +69,8 @@ RARELY_BY_CHANCE, ENOUGH_TO_KEEP = 0.1, 3.0
 """Bits for each pair, and of all, between which an order may have held by chance."""
 IN_REACH = 3
 """So many times the most that a write took is no limit of it."""
+MOST_ALIKE = 30
+"""Places with one value that are compared with each other."""
 MOST_RESULTS = 12
 """Numbers, and dates, of one record with which is computed."""
 FEWEST_RESULTS = 4
@@ -424,10 +444,80 @@ def _as_pairs(rows: Sequence[tuple[Said, Said]]) -> list[Pair]:
 
 
 def _equalities(situations: Sequence[Situation]) -> Found:
-    """Yield that values of records are equal; what repeats twice why it was read says nothing."""
-    yield from equalities(
-        situations, [text.partition(" == ")[0] for text, _ in _echoes(situations)]
-    )
+    """Yield that two values are equal, which those of other recordings would not be.
+
+    Who pays is whose order it is. Texts in another case, and numbers that are written as texts,
+    are the same. What repeats twice why it was read says nothing.
+    """
+    echoed = {text.partition(" == ")[0] for text, _ in _echoes(situations)}
+    values = [
+        {one.text: one for one in own if _may_be_equal(one.value)} for own in read_off(situations)
+    ]
+    tried = math.log2(1 + max(len(one) for one in values) ** 2 / 2)
+    inputs = situations[0].inputs
+    told: dict[str, str] = {}
+    for text, other_text in _equal_in_some(situations, values):
+        rows = [(one[text], one[other_text]) for one in values if {text, other_text} <= one.keys()]
+        is_told = told.get(text, text) == told.get(other_text, other_text)
+        if is_told or {text, other_text} <= echoed or len(rows) < SHARE * len(situations):
+            continue
+        pairs = [
+            Pair(one.value, other.value, tuple(sorted({one.when, other.when} - {""})))
+            for one, other in rows
+        ]
+        holders = {one.holder for one in rows[0]}
+        is_inside = text.rpartition(".")[0] == other_text.rpartition(".")[0]
+        is_deep = len(holders) == 1 and not is_inside and (is_nested(text) or is_nested(other_text))
+        # A word that was given and that a record has may be what the record was chosen by.
+        are_ids = not any(isinstance(one.value, str) and not is_code(one.value) for one, _ in rows)
+        if is_deep or ({text, other_text} & {*inputs} and not are_ids):
+            continue
+        found = equal_text(text, other_text, pairs)
+        named = NAMED_ALIKE if are_named_alike(text, other_text) else 0.0
+        if found and _bits_of_equality(pairs) + named - tried >= ENOUGH_TO_CHECK:
+            told[other_text] = told.setdefault(text, text)
+            yield found, pairs
+
+
+def _equal_in_some(
+    situations: Sequence[Situation], values: Sequence[dict[str, Said]]
+) -> dict[tuple[str, str], None]:
+    """Return the pairs of expressions that are equal in some situation."""
+    found: dict[tuple[str, str], None] = {}
+    for situation, told in zip(situations, values, strict=True):
+        alike: dict[str, list[Said]] = defaultdict(list)
+        for one in told.values():
+            alike[bare(one.value)].append(one)
+        for group in alike.values():
+            for one, other in combinations(group[:MOST_ALIKE], 2):
+                is_here = not situation.own or {one.holder, other.holder} & situation.own
+                if is_here and not {one.text, other.text} <= situation.inputs.keys():
+                    found[one.text, other.text] = None
+    return found
+
+
+def _may_be_equal(value: Any) -> bool:
+    """Return whether a value is equal to another one for a reason: words, ids, numbers."""
+    if isinstance(value, list):
+        return True
+    return is_number(value) or is_code(value) or (isinstance(value, str) and is_word(value))
+
+
+def _bits_of_equality(pairs: Sequence[Pair]) -> float:
+    """Return the evidence that values are equal for a reason.
+
+    Identifiers don't stand in two records by chance; of small numbers only what they say counts.
+    """
+    ones = {bare(pair.one): pair.one for pair in pairs}
+    ids = [one for one in ones.values() if not is_word(one) and not _is_plain_date(one)]
+    if all(map(is_small, ones.values())):
+        return sum(map(information, ones.values()))
+    told = sum(information(one) for one in ids if is_code(one) or isinstance(one, list))
+    return max(surprise_of(pairs, lambda one, other: bare(one) == bare(other)), told)
+
+
+def _is_plain_date(value: Any) -> bool:
+    return isinstance(value, str) and are_comparable(value, value)
 
 
 def _orders(situations: Sequence[Situation]) -> Found:
@@ -798,3 +888,162 @@ _RELATIONS = (
     _absences,
     _differences,
 )
+
+
+FAR_FROM_IT = 10
+"""A limit so many times what was ever reached is about something else."""
+FEWEST_SEEN = 10
+"""Units of time below which a smaller unit says how long it ever took."""
+
+
+class _Span(NamedTuple):
+    """The time from one moment to another in one situation, and the numbers that may limit it."""
+
+    start: Said
+    end: Said
+    limits: Mapping[str, Said]
+
+    @property
+    def are_dates(self) -> bool:
+        """Whether both are dates without a time."""
+        return all(is_date(one.value) and len(one.value) == 10 for one in (self.start, self.end))
+
+    def lasted(self, unit: str) -> float:
+        """Return how long it took; for no unit, how many days the calendar has between them."""
+        if unit:
+            return elapsed(self.start.value, self.end.value, unit)
+        both = (self.start.value, self.end.value)
+        return days(both[0], both[1]) if all(map(is_date, both)) else math.inf
+
+    def pair(self, unit: str, limit: str) -> Pair:
+        """Return how long it took beside a limit."""
+        other = self.limits[limit]
+        when = tuple(sorted({self.start.when, self.end.when, other.when} - {""}))
+        return Pair(self.lasted(unit), other.value, when)
+
+
+def windows(
+    situations: Sequence[Situation], is_used: Callable[[str], bool], bounded: Iterable[str]
+) -> Iterator[tuple[str, list[Pair]]]:
+    """Yield that no more time went by than a number says, or than ever was seen.
+
+    is_used: whether a step uses what was read. bounded: moments that a check limits already.
+    """
+    rows: dict[tuple[str, str], list[_Span]] = defaultdict(list)
+    for situation, values in zip(situations, read_off(situations), strict=True):
+        for span in _spans(situation, values, is_used):
+            rows[span.start.text, span.end.text].append(span)
+    always = {
+        texts: spans
+        for texts, spans in rows.items()
+        if len(spans) == len(situations) > 1 and all(span.lasted("seconds") >= 0 for span in spans)
+    }
+    limited = {texts: found for texts, spans in always.items() if (found := _limited(spans))}
+    yield from limited.values()
+    told = {*bounded, *(end for _, end in limited)}
+    # Of a record that has a clock and a deadline, one says what the other is read for.
+    done = {spans[0].end.holder for (_, end), spans in always.items() if end in told}
+    for spans in always.values():
+        end = spans[0].end
+        is_read = end.text not in situations[0].inputs
+        if is_read and end.holder not in done and not is_used(end.text):
+            yield _longest(spans)
+
+
+def _spans(
+    situation: Situation, told: Sequence[Said], is_used: Callable[[str], bool]
+) -> Iterator[_Span]:
+    """Yield the spans from each moment to the time that was read or given."""
+    moments = [one for one in told if seconds_of(one.value) is not None]
+    context = {known.name for known in situation.known if known.is_context}
+    ends = [one for one in moments if one.text in situation.inputs or one.holder in context]
+    if not ends or len(ends) == len(moments) == 1:
+        return
+    limits = {one.text: one for one in _numbers(situation, is_used)}
+    for end in ends:
+        for start in moments:
+            is_here = not situation.own or {start.holder, end.holder} & situation.own
+            if start.holder != end.holder and is_here:
+                yield _Span(start, end, limits)
+
+
+def _numbers(situation: Situation, is_used: Callable[[str], bool]) -> Iterator[Said]:
+    """Yield the numbers that may be limits: rules of the house, and what nothing else uses."""
+    for known in situation.known:
+        if not known.is_context and is_used(known.name):
+            continue
+        for one in (known, *_named_elements(known, situation)):
+            for text, value in fields(one):
+                if is_number(value) and seconds_of(value) is None:
+                    yield Said(text, value, known.when)
+
+
+def _named_elements(known: Known, situation: Situation) -> Iterator[Known]:
+    """Yield the elements of a record's lists and mappings that a value of another one names."""
+    values = [
+        one for one in said_in(situation) if one.holder != known.name and is_scalar(one.value)
+    ]
+    for text, held in _holders(known.name, known.record):
+        rows: dict[tuple[str, Key], list[Any]] = defaultdict(list)
+        for row in held if isinstance(held, list) else ():
+            for name, value in row.items() if isinstance(row, dict) else ():
+                if is_scalar(value) and not is_number(value):
+                    rows[str(name), key_of(value)].append(row)
+        names = {name for name, _ in rows}
+        for one in values if rows or isinstance(held, dict) else ():
+            if isinstance(held, dict) and isinstance(one.value, str) and one.value in held:
+                yield Known(f"{text}[{one.text}]", held[one.value], {}, known.when)
+            for name in names:
+                if len(found := rows.get((name, key_of(one.value)), [])) == 1:
+                    picked = f"only({text}{fits_text({(name,): one.text})})"
+                    yield Known(picked, found[0], {}, known.when)
+
+
+def _holders(text: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the lists and records inside a value that stand in no list, by their expressions."""
+    if isinstance(value, list | dict):
+        yield text, value
+    for name, one in value.items() if isinstance(value, dict) else ():
+        yield from _holders(field_text(text, (str(name),)), one)
+
+
+def _limited(spans: Sequence[_Span]) -> tuple[str, list[Pair]] | None:
+    """Return the tightest limit that was kept in all spans, and came near enough to be one."""
+    found: list[tuple[float, str, list[Pair]]] = []
+    both = f"{spans[0].start.text}, {spans[0].end.text}"
+    for limit in spans[0].limits:
+        if any(limit not in span.limits for span in spans):
+            continue
+        for unit, length in (*SECONDS.items(), ("", SECONDS["days"])):
+            pairs = [span.pair(unit, limit) for span in spans]
+            longest, most = (
+                max(each) for each in zip(*((o.one, o.other) for o in pairs), strict=True)
+            )
+            is_kept = all(pair.one <= pair.other for pair in pairs)
+            if is_kept and longest * FAR_FROM_IT >= most:
+                took = f"days({both})"
+                if unit and not (unit == "days" and spans[0].are_dates):
+                    took = f'elapsed({both}, "{unit}")'
+                total = sum(pair.other for pair in pairs) * length
+                found.append((total, f"{took} <= {limit}", pairs))
+    if not found:
+        return None
+    _, text, pairs = min(found, key=lambda row: (row[0], len(row[1])))
+    return text, pairs
+
+
+def _longest(spans: Sequence[_Span]) -> tuple[str, list[Pair]]:
+    """Return that no more time may go by than in any of the spans."""
+    both = f"{spans[0].start.text}, {spans[0].end.text}"
+    if all(span.are_dates for span in spans):
+        unit, took = "days", f"days({both})"
+    else:
+        longest = max(span.lasted("seconds") for span in spans)
+        unit = next(
+            (unit for unit, each in reversed(SECONDS.items()) if longest >= FEWEST_SEEN * each),
+            "seconds",
+        )
+        took = f'elapsed({both}, "{unit}")'
+    most = math.ceil(max(span.lasted(unit) for span in spans))
+    when = tuple(sorted({spans[0].start.when, spans[0].end.when} - {""}))
+    return f"{took} <= {most}", [Pair(span.lasted(unit), most, when) for span in spans]

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from em.compiler.alignment import COARSE, Column, cut, explained, joined, pieces_of, places_of
 from em.compiler.calls import TracedCall
 from em.compiler.evidence import ENOUGH_ALIKE, ENOUGH_TO_ACT, SHORT_TEXT, information
-from em.compiler.forms import FORMS, applied
-from em.compiler.list_forms import VALUE
+from em.compiler.forms import FORMS, VALUE, applied
 from em.compiler.places import key_of
 from em.compiler.prompt import name_of
 from em.compiler.sessions import (

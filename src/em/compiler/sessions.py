@@ -16,7 +16,7 @@ import msgspec
 
 from em.compiler.calls import TracedCall
 from em.compiler.file_changes import EDIT, INSERT, WRITE, Session, session_of
-from em.compiler.list_forms import DATES
+from em.compiler.forms import DATES
 from em.compiler.places import Key, key_of
 from em.errors import RoutineError
 from em.runner.tools.coding import CREATE, FILE_TEXT, TODAY, day_of, is_coding_tool

@@ -226,3 +226,31 @@ def is_table(record: Any) -> bool:
         return False
     ids = [one for one in record.values() if is_code(one)]
     return len(ids) == len(record) and bool(pattern_of(ids))
+
+
+def bare(value: Any) -> str:
+    """Return a value as it is compared: as a text, in lower case."""
+    return " ".join(str(value).lower().split())
+
+
+def equal_text(text: str, other_text: str, pairs: Sequence[Pair]) -> str:
+    """Return the check that two values are equal, in any case if need be; "" if they are not."""
+    if all(pair.one == pair.other for pair in pairs):
+        return f"{text} == {other_text}"
+    if all(str(pair.one).lower() == str(pair.other).lower() for pair in pairs):
+        forms = " | string | lower"
+        return f"{text}{forms} == {other_text}{forms}"
+    return ""
+
+
+def is_nested(text: str) -> bool:
+    """Return whether an expression is about a field of a record inside another one."""
+    return len(re.findall(r"[.\[]", text)) > 1
+
+
+def are_named_alike(text: str, other_text: str) -> bool:
+    """Return whether two fields have one name, or one names the record of the other with it."""
+    names = [one.rpartition(".")[2] for one in (text, other_text)]
+    # The number tells a record's name from that of an input.
+    whole = {re.sub(r"(_\d+)?\.", "_", one) for one in (text, other_text)}
+    return names[0] == names[1] or not whole.isdisjoint(names)

@@ -24,7 +24,7 @@ from em.compiler.evidence import (
     information,
     is_small,
 )
-from em.compiler.example import Example, Read, Role, Said, Turn, Write
+from em.compiler.example import Example, Read, Role, Said, Turn, Write, looped, sequence_of
 from em.compiler.explanation import (
     SHARE,
     TRIED,
@@ -44,9 +44,7 @@ from em.compiler.explanation import (
     descend,
     is_merged,
 )
-from em.compiler.forms import applied, is_measure, part_forms
-from em.compiler.holes import is_set_off
-from em.compiler.list_forms import COUNT, totals_of
+from em.compiler.forms import COUNT, applied, is_measure, part_forms, totals_of
 from em.compiler.places import (
     ELEMENT,
     MISSING,
@@ -73,8 +71,6 @@ from em.compiler.places import (
     records,
     walk,
 )
-from em.compiler.result_lists import looped
-from em.compiler.sequence import sequence_of
 from em.compiler.skeleton import (
     Part,
     Pieces,
@@ -82,6 +78,7 @@ from em.compiler.skeleton import (
     dates_before,
     is_about,
     is_called,
+    is_set_off,
     is_telling,
     lists_before,
     numbers_before,

@@ -31,9 +31,7 @@ from em.compiler.explanation import (
     Leaf,
     Source,
 )
-from em.compiler.forms import is_part
-from em.compiler.holes import checks_of
-from em.compiler.list_forms import VALUE
+from em.compiler.forms import VALUE, is_part
 from em.compiler.places import (
     ELEMENT,
     KEY,
@@ -51,6 +49,7 @@ from em.compiler.places import (
     last_name,
     marks_in,
 )
+from em.compiler.skeleton import checks_of
 from em.compiler.space import Slot, Space
 from em.compiler.term import (
     At,

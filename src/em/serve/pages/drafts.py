@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from em.compiler.checks import document_of, is_plain
+from em.compiler.checks import Constant, Outline, document_of, is_plain, open_constants, outline_of
 from em.compiler.compile_trace import Compiled, compile_several
 from em.compiler.evidence import ENOUGH_ALIKE
 from em.compiler.export.function import function_text
-from em.compiler.outline import Constant, Outline, open_constants, outline_of
 from em.errors import EmError, ExportError, StoreBusy
 from em.log.event import trace_stream
 from em.runner.package import ROUTINE, KeptRoutine, proof_of
