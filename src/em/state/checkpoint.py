@@ -204,10 +204,12 @@ class CheckpointRun:
     def _extract(self, material: FoldInput, old: StateSchema, *, fresh: bool) -> list[Draft]:
         self._reuse(material)
         if material.texts:
-            found = self._readings(material, self._knowledge(old, material, fresh=fresh))
-            for one in found:
+            for one in self._readings(material, old, fresh=fresh):
                 self._problems += [*one.left_out, *([one.failed] if one.failed else ())]
-            self._read += [self._redacted(part) for one in found for part in _split(one)]
+                for part in _split(one):
+                    # As the log will redact it: a state must not contain more than the log.
+                    clean = self._store.redactor.value(msgspec.to_builtins(part))
+                    self._read.append(msgspec.convert(clean, Extraction))
             self._reuse(material)
         return [
             Draft(
@@ -219,8 +221,13 @@ class CheckpointRun:
             for found in self._read
         ]
 
-    def _readings(self, material: FoldInput, known: Knowledge) -> list[Extraction]:
+    def _readings(self, material: FoldInput, old: StateSchema, *, fresh: bool) -> list[Extraction]:
         """Return what was read: by the callers that handed texts in, the rest by the model."""
+        base = StateSchema(subject=self._subject) if fresh else _copy(old)
+        known = Knowledge(base, self._options.keys)
+        if not fresh:
+            known.stored(self._store)
+        known.add(material)
         client, second = self._options.client, self._options.second_question
         given = [text for text in material.texts if text.is_read]
         found = [read_given(text, material, known, client, second) for text in given]
@@ -228,19 +235,6 @@ class CheckpointRun:
         if client is not None and left:
             found += read_by_model(left, material, known, client, second=second)
         return found
-
-    def _knowledge(self, old: StateSchema, material: FoldInput, *, fresh: bool) -> Knowledge:
-        """Return what is known before the texts are read."""
-        base = StateSchema(subject=self._subject) if fresh else _copy(old)
-        known = Knowledge(base, self._options.keys)
-        if not fresh:
-            known.stored(self._store)
-        known.add(material)
-        return known
-
-    def _redacted(self, found: Extraction) -> Extraction:
-        """Redact a reading as the log will: a state must not contain more than the log."""
-        return msgspec.convert(self._store.redactor.value(msgspec.to_builtins(found)), Extraction)
 
     def _folded(
         self, old: StateSchema, material: FoldInput, *, fresh: bool

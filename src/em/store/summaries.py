@@ -30,9 +30,8 @@ from em.store.session import SqlSession, delete, select
 from em.values.canonical import Json
 from em.values.times import from_micros, to_micros
 
-COLUMNS = (
-    "seq, stream, noun, subject, at, ended, status, name, agent, parent, calls, failed, size, shown"
-)
+FIELDS = Summary.__struct_fields__
+COLUMNS = ", ".join(FIELDS)
 FIRST = 26
 """Rows that are read first: most lists show 25, and look whether there is one more."""
 THEN = 500
@@ -41,14 +40,10 @@ PAGE = 500
 COUNTED = 1_000
 """Summaries that a count counts: what a list costs must not grow with what it does not show."""
 
-_ROW = f"INSERT INTO summaries({COLUMNS}) VALUES ({','.join('?' * 14)}) ON CONFLICT(stream)"  # noqa: S608 - fixed words
+_CHANGING = ("ended", "status", "name", "agent", "calls", "failed", "size", "shown")
 _PUT = (
-    _ROW
-    + " DO UPDATE SET "
-    + ", ".join(
-        f"{name} = excluded.{name}"
-        for name in ("ended", "status", "name", "agent", "calls", "failed", "size", "shown")
-    )
+    f"INSERT INTO summaries({COLUMNS}) VALUES ({','.join('?' * len(FIELDS))})"  # noqa: S608 - fixed words
+    f" ON CONFLICT(stream) DO UPDATE SET {', '.join(f'{x} = excluded.{x}' for x in _CHANGING)}"
 )
 # `kind || ''`: read the events of the stream, never all events of the kind.
 _COUNT_STEPS = (
@@ -211,33 +206,17 @@ def _put(session: SqlSession, summaries: Iterable[Summary]) -> None:
 
 
 def _to_row(one: Summary) -> tuple[Any, ...]:
-    ended = None if one.ended is None else to_micros(one.ended)
-    shown = msgspec.json.encode(one.shown).decode()
-    return (
-        one.seq, one.stream, one.noun, one.subject, to_micros(one.at), ended, one.status, one.name,
-        one.agent, one.parent, one.calls, one.failed, one.size, shown,
-    )  # fmt: skip
+    row = msgspec.structs.asdict(one)
+    row["at"], row["shown"] = to_micros(one.at), msgspec.json.encode(one.shown).decode()
+    row["ended"] = None if one.ended is None else to_micros(one.ended)
+    return tuple(row.values())
 
 
 def _to_summary(row: tuple[Any, ...]) -> Summary:
-    seq, stream, noun, subject, at, ended, status, name, agent, parent, *counts, shown = row
-    calls, failed, size = counts
-    return Summary(
-        stream=stream,
-        noun=noun,
-        subject=subject,
-        seq=seq,
-        at=from_micros(at),
-        ended=None if ended is None else from_micros(ended),
-        status=status,
-        name=name,
-        agent=agent,
-        parent=parent,
-        calls=calls,
-        failed=failed,
-        size=size,
-        shown=msgspec.json.decode(shown),
-    )
+    fields = dict(zip(FIELDS, row, strict=True))
+    fields["at"], fields["shown"] = from_micros(fields["at"]), msgspec.json.decode(fields["shown"])
+    fields["ended"] = None if fields["ended"] is None else from_micros(fields["ended"])
+    return Summary(**fields)
 
 
 def _rows_of(session: SqlSession, streams: Sequence[str]) -> Iterator[Summary]:
