@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ import em
 from em import Memory
 from em.errors import UsageError
 from em.runner.tools import ToolRegistry
-from em.runner.tools.mcp import McpTools
 from em.traces.trace import ToolCall
 from mcp import Client
 
@@ -301,24 +299,6 @@ def test_calls_of_an_mcp_client_are_recorded(memory: Memory) -> None:
     (name, args, result, error), (*_, refused) = recorded(memory)
     assert (name, args, result, error) == ("stock", {"item": "tea"}, {"result": 3}, None)
     assert "there is no such item" in refused
-
-
-@pytest.mark.parametrize("where", [server, [sys.executable, str(SERVER)]])
-def test_the_tools_of_an_mcp_server_are_a_registry(
-    where: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with McpTools(where) as tools:
-        name = "stock" if where is server else "cancel"
-        args = {"item": "tea"} if where is server else {"order_id": "#W1"}
-        registry = ToolRegistry([tools, len])
-        assert {name, "len"} <= registry.keys()
-        assert run(registry, name, **args) == {"result": 3 if where is server else "cancelled #W1"}
-        assert registry[name].effect == "write"
-        if where is not server:
-            assert registry["find_order"].effect == "read"
-        with pytest.raises(ValueError, match="the arguments don't fit"):
-            run(registry, name)
 
 
 # Lists, methods, and what is no tool

@@ -117,7 +117,7 @@ class ToolRegistry(Mapping[str, Tool]):
             raise UsageError(
                 f"a {type(function).__name__} has many tools",
                 place=f"tool {name}",
-                fix="use em.runner.tools.mcp.McpTools, which is a registry of them",
+                fix="name its MCP server under `allow: {mcp: …}` in em.yaml",
             )
         else:
             tool = Tool(name, found.function, effect or found.effect)

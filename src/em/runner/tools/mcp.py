@@ -16,11 +16,9 @@ import msgspec
 
 from em.errors import MissingExtra
 from em.runner.run import StepTimeout, UnknownOutcome
-from em.runner.tools import ToolRegistry
 from em.runner.tools.command import MAX_OUTPUT, TAIL, plain_environment
-from em.runner.tools.permissions import check_host, find_program, host_of
+from em.runner.tools.permissions import check_host, find_program
 from em.settings import AllowSettings, McpServer
-from em.traces.adapters import with_signature
 from em.values.canonical import Json
 
 if TYPE_CHECKING:
@@ -89,24 +87,9 @@ class Servers:
             program = find_program(server.command[0], allow)
         else:
             check_host(urlsplit(server.url), allow)
-        return self._kept(key, _Where(definition, program, env, headers))
-
-    def session_with(self, server: Any) -> "Session":
-        """Return a session with a server that the user's own code names."""
-        _check_installed()
-        if isinstance(server, str):
-            server = McpServer(url=server)
-        elif isinstance(server, list | tuple):
-            server = McpServer(command=list(server))
-        if not isinstance(server, McpServer):
-            return self._kept(str(id(server)).encode(), _Object(server))
-        own = AllowSettings(commands=[*(server.command or ())][:1], hosts=_hosts(server))
-        env = {name: os.environ[name] for name in server.env if name in os.environ}
-        return self.session(server, own, env, server.headers)
-
-    def _kept(self, key: bytes, where: "_Where | _Object") -> "Session":
         with self._lock:
             if key not in self._sessions:
+                where = _Where(definition, program, env, headers)
                 self._sessions[key] = Session(self._loop, where)
             return self._sessions[key]
 
@@ -171,29 +154,10 @@ class _Where(msgspec.Struct, frozen=True):
             yield client
 
 
-class _Object(msgspec.Struct, frozen=True):
-    """A server as the MCP library knows it: an object of a server, or how to start one."""
-
-    server: Any
-
-    @property
-    def name(self) -> str:
-        """The server as errors name it."""
-        return str(getattr(self.server, "name", "") or type(self.server).__name__)
-
-    @asynccontextmanager
-    async def connected(self, _complaints: TextIO) -> "AsyncIterator[Client]":
-        """Make a client."""
-        from mcp import Client
-
-        async with Client(self.server) as client:
-            yield client
-
-
 class Session:
     """One session with one server. The first call begins it, a call after its end another."""
 
-    def __init__(self, loop: Callable[[], "BlockingPortal"], where: _Where | _Object) -> None:
+    def __init__(self, loop: Callable[[], "BlockingPortal"], where: _Where) -> None:
         self._loop = loop
         self._where = where
         self.name = where.name
@@ -322,52 +286,6 @@ class Session:
                 return
             self._loop().start_task_soon(_called, self._stop)
             concurrent.futures.wait([held], CLOSING)
-
-
-class McpTools(ToolRegistry):
-    """The tools of an MCP server, by the server's own names. A context manager.
-
-        with McpTools(["python", "shop_server.py"]) as tools:
-            memory.run("cancel_order", {"order_id": "#W1"}, tools=tools)
-
-    server: a command, an address, a `McpServer`, or what `mcp.Client` takes, such as an `MCPServer`
-        in this process. Code that you write may name any: nothing else has to allow it.
-    timeout: seconds for each call.
-    """
-
-    def __init__(self, server: Any, *, timeout: float = 60.0) -> None:
-        super().__init__()
-        self._servers = Servers()
-        self._server, self._timeout = server, timeout
-
-    def __enter__(self) -> Self:
-        self._servers.__enter__()
-        try:
-            session = self._servers.session_with(self._server)
-            for name, listed in session.tools(self._timeout).items():
-                self._add(session, name, listed)
-        except BaseException:
-            self._servers.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._servers.__exit__(*exc)
-
-    def _add(self, session: Session, name: str, listed: "ServerTool") -> None:
-        def within(timeout: float | None) -> Callable[..., Any]:
-            seconds = self._timeout if timeout is None else min(timeout, self._timeout)
-            return lambda **args: value_of(session.call(name, args, seconds), None)
-
-        schema = dict(listed.input_schema)
-        call = with_signature(within(None), name, listed.description or "", schema)
-        is_read = listed.annotations is not None and bool(listed.annotations.read_only_hint)
-        self.register(name, call, effect="read" if is_read else "write", args_schema=schema)
-        self[name].does_no_harm = lambda: session.does_no_harm(name, self._timeout)
-
-
-def _hosts(server: McpServer) -> list[str]:
-    return [host_of(urlsplit(server.url))] if server.url else []
 
 
 async def _called(work: Callable[[], None]) -> None:
