@@ -103,7 +103,7 @@ class Memory:
             )
         self._embedder, self._reranker = embedder, reranker
         self._llm = llm
-        self._courtesies, self._asks_twice = settings.courtesies, settings.second_question
+        self._asks_twice = settings.second_question
         self.log = Log(self.store)
 
     def __repr__(self) -> str:
@@ -663,7 +663,6 @@ class Memory:
         """Return the options of a run, with those that this memory has."""
         return {
             "allow": self._allow,
-            "courtesies": self._courtesies,
             "second_question": self._asks_twice,
             "routines": self.routines,
             **options,
@@ -697,7 +696,7 @@ class Memory:
         from em.compiler.match import Matcher
 
         is_on, asks_twice = self.routines == "on", self._asks_twice
-        return Matcher(self.store, self._courtesies, is_on=is_on, asks_twice=asks_twice)
+        return Matcher(self.store, is_on=is_on, asks_twice=asks_twice)
 
     def routine(self, name: str, tools: "Tools" = None) -> "Callable[..., Any]":
         """Return a routine in use as a plain function, whose parameters are its inputs.

@@ -237,7 +237,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: Python modules or files whose functions are the tools of runs that are given none.
     record: whether the hooks of coding agents record sessions in this folder and those below.
     commands: what programs in shell commands do, in addition to `em/shell/programs.yaml`.
-    courtesies: texts that may stand before or behind a recorded request, such as "please".
     second_question: show the model that read a request what would be written, and ask for a yes.
     """
 
@@ -260,7 +259,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: str | list[str] = []
     record: bool = True
     recordings: RecordingSettings = RecordingSettings()
-    courtesies: list[str] = []
     second_question: bool = False
 
     @classmethod

@@ -11,9 +11,8 @@ from em.errors import LlmUnavailable
 from em.llm import ScriptedClient
 from em.runner import reading as reading_module
 from em.runner.engine import arun_routine, run_routine
-from em.runner.package import Package
 from em.runner.reading import Reading, checked, misread, unexpressed
-from em.runner.request import LONGEST_READ, bind
+from em.runner.request import LONGEST_READ
 from em.runner.routine import Routine
 from em.runner.run import RunResult
 from em.text.numbers import numbers_in
@@ -182,17 +181,6 @@ def test_a_model_reads_a_request_that_stands_beside_inputs(folder: Path) -> None
     agreed = reading({})
     result, booked = run(folder, {"request": "as we said on the phone", **INPUTS}, agreed)
     assert (result.status, booked) == ("ok", [("BT-44", 5)])
-
-
-def test_courtesies_are_left_out_only_where_they_are_listed(folder: Path) -> None:
-    routine, words = Package(folder).routine, "Hello, book BT-9 from 2026-06-01 for 2 nights!"
-    assert bind(routine, {"request": words}).problem
-    bound = bind(routine, {"request": words}, courtesies=["hello"])
-    assert bound.inputs == {"boat": "BT-9", "since": "2026-06-01", "nights": 2}
-    assert bind(routine, {"request": f"don't {words}"}, courtesies=["hello"]).problem
-    for many in ("hello, " * 100_000 + words, words + " Hello." * 100_000, "helloo " + words):
-        found = bind(routine, {"request": many}, courtesies=["hello", "hell"])
-        assert (found.problem == "") == ("helloo" not in many)
 
 
 @pytest.mark.parametrize(

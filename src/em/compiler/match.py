@@ -154,20 +154,18 @@ class _Index(NamedTuple):
 class Matcher:
     """The routines in use of a store. Each version is read once.
 
-    courtesies: texts that may stand around a recorded request. is_on: whether routines are used at
-    all (`EM_ROUTINES`); where they are not, none is found. asks_twice: what a model read must be
-    agreed to. Safe to share between threads.
+    is_on: whether routines are used at all (`EM_ROUTINES`); where they are not, none is found.
+    asks_twice: what a model read must be agreed to. Safe to share between threads.
     """
 
     def __init__(
         self,
         store: Store,
-        courtesies: Sequence[str] = (),
         *,
         is_on: bool = True,
         asks_twice: bool = False,
     ) -> None:
-        self._store, self._courtesies, self.is_on = store, courtesies, is_on
+        self._store, self.is_on = store, is_on
         self._asks_twice = asks_twice
         self._index = _Index(None, {}, {}, {})
 
@@ -241,7 +239,7 @@ class Matcher:
         plain = plain_of(request)
         for one in fitting:
             if one.may_say(plain):
-                bound = bind(one.routine, {REQUEST: request}, courtesies=self._courtesies)
+                bound = bind(one.routine, {REQUEST: request})
                 if bound.how == "template" or bound.problem:
                     yield one.routine, bound
 

@@ -1,6 +1,6 @@
 """The engine: runs a routine (`run_routine`, `arun_routine`) and resumes a run (`resume_run`)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
@@ -144,8 +144,6 @@ class RunOptions(TypedDict, total=False):
     them, and the questions of steps wait for a person."""
     client: "LlmClient | None"
     """A model that reads a request in words where no template fits it (`em.runner.request`)."""
-    courtesies: Sequence[str]
-    """Texts that may stand before or behind a recorded request."""
     second_question: bool
     """Show the model what would be written for a request that it read, and ask for a yes or no."""
 
@@ -316,7 +314,6 @@ class OneRun:
         self._resume_with = options.get("resume_with", "")
         self.subject = options.get("subject")
         self._client = options.get("client")
-        self._courtesies = options.get("courtesies", ())
         self._asks_twice = options.get("second_question", False)
         # What the tools get from a memory.
         self.uses = Uses()
@@ -399,7 +396,6 @@ class OneRun:
             self.package.routine,
             by_names,
             self._client,
-            courtesies=self._courtesies,
             asks_twice=self._asks_twice,
         )
         # What was given is shown and stored if it can't be used.

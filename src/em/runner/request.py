@@ -60,7 +60,6 @@ def bind(
     given: Json,
     client: "LlmClient | None" = None,
     *,
-    courtesies: Sequence[str] = (),
     asks_twice: bool = False,
     at: datetime | None = None,
 ) -> Bound:
@@ -70,8 +69,8 @@ def bind(
     request must not contradict them: a template or the model reads it; without both, every id,
     number and quoted text of it must be in some input. client: the model to ask where no template
     fits.
-    courtesies: texts that may stand around a recorded request. at: when it was said.
-    asks_twice: what a model read must be agreed to, as if the request had a wish.
+    at: when it was said. asks_twice: what a model read must be agreed to, as if the request had a
+    wish.
     """
     schema = routine.input_schema or {}
     text = given.get(REQUEST)
@@ -80,7 +79,7 @@ def bind(
     inputs = {name: value for name, value in given.items() if name != REQUEST}
     from em.runner.template import filling
 
-    found = filling(routine.requests, text, routine.input_schema, courtesies)
+    found = filling(routine.requests, text, routine.input_schema)
     if found.inputs is not None:
         return joined(inputs, found.inputs, "template")
     problem = unreadable(text)

@@ -265,39 +265,8 @@ def fill(templates: Sequence[str], text: str, schema: Json | None = None) -> Jso
     return filling(templates, text, schema).inputs
 
 
-def filling(
-    templates: Sequence[str],
-    text: str,
-    schema: Json | None = None,
-    courtesies: Sequence[str] = (),
-) -> Filling:
-    """Do the same, and say why a text gives no inputs.
-
-    courtesies: texts that may stand before and behind a request, such as "please" or "thanks".
-    """
-    found = _filling(templates, text, schema)
-    if found.inputs is None and courtesies and len(text) <= LONGEST:
-        bare = without_courtesies(text, courtesies)
-        return found if bare == text else _filling(templates, bare, schema)
-    return found
-
-
-def without_courtesies(text: str, courtesies: Sequence[str]) -> str:
-    """Return a text without the courtesies that it begins or ends with, as whole words."""
-    plain, listed = _folded(text), [_folded(one.strip()) for one in courtesies if one.strip()]
-    start = _row(listed, plain)
-    behind = _row([one[::-1] for one in listed], plain[start:][::-1])
-    return text[start : len(text) - behind]
-
-
-def _row(words: Sequence[str], text: str) -> int:
-    """Return how long the row of these words is that a text begins with."""
-    longest = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
-    found = re.match(rf"(?:[\s,.!]*+(?:{longest})(?!\w)[\s,.!]*+)*+", text) if words else None
-    return 0 if found is None else found.end()
-
-
-def _filling(templates: Sequence[str], text: str, schema: Json | None) -> Filling:
+def filling(templates: Sequence[str], text: str, schema: Json | None = None) -> Filling:
+    """Do the same, and say why a text gives no inputs."""
     count = f"{len(templates)} template{'' if len(templates) == 1 else 's'}"
     none = Filling(None, f"the request fits none of {count}")
     if len(text) > LONGEST:
