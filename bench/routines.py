@@ -86,8 +86,8 @@ def compile_retail() -> Iterator[Figure]:
 def export_retail() -> Iterator[Figure]:
     """Every retail routine as a script: what it calls and returns, beside the runner."""
     from em.compiler.compile_trace import compile_trace
+    from em.compiler.draft import write_package
     from em.compiler.export.script import export_python
-    from em.compiler.package_files import write_package
     from em.runner.engine import run_routine
     from em.runner.package import Package
     from em.traces.transcripts import read_traces

@@ -121,7 +121,7 @@ def _compiled(kind: Kind, folder: Path) -> Any:
     import msgspec
 
     from em.compiler.compile_trace import compile_several
-    from em.compiler.package_files import write_package
+    from em.compiler.draft import write_package
     from em.runner.package import Package
     from em.traces.trace import Trace, as_kept
 

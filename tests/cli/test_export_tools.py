@@ -19,7 +19,7 @@ from em.compiler.export.agent_tools import (
     export_skill,
     skill_name,
 )
-from em.compiler.tool_schema import strict_schema, without_nulls
+from em.compiler.toolset import strict_schema, without_nulls
 from em.errors import ExportError
 from em.runner.authorship import WRITTEN_BY
 from em.runner.package import Package, files_in, keep_routine

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from em.compiler.compile_trace import compile_several
-from em.compiler.package_files import write_package
+from em.compiler.draft import write_package
 from em.runner.engine import run_routine
 from em.settings import AllowSettings
 from em.traces.trace import Message, Mission, ToolCall, Trace, as_kept

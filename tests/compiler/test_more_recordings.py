@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from em import Memory
 from em.compiler.compile_trace import compile_several
-from em.compiler.package_files import write_package
+from em.compiler.draft import write_package
 from em.errors import RoutineError
 from em.runner.engine import run_routine
 from em.runner.package import Package

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from em import Memory
 from em.compiler.calls import calls_of
 from em.compiler.compile_trace import compile_several, compile_trace
-from em.compiler.draft import Draft
-from em.compiler.package_files import write_package
+from em.compiler.draft import Draft, write_package
 from em.errors import MissingExtra, RoutineError
 from em.runner.engine import run_routine
 from em.runner.routine import ToolStep

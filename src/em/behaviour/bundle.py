@@ -5,8 +5,7 @@ from typing import Any
 
 from em.behaviour.cache import behaviour_of, taught_of
 from em.behaviour.codec import TAG
-from em.compiler.draft import Draft, Recorded
-from em.compiler.package_files import write_package
+from em.compiler.draft import Draft, Recorded, write_package
 from em.store import Store
 from em.store.protocol import Artefact
 from em.values.json_schema import of_input

@@ -282,7 +282,7 @@ def _stored(
 
     The log names the code of a model.
     """
-    from em.compiler.package_files import write_package
+    from em.compiler.draft import write_package
 
     if output is not None:
         write_package(made.draft, Path(output))
@@ -300,7 +300,7 @@ def _stored(
 def _print_compiled(made: "Compiled") -> None:
     print_code(made.files)
     print_outline(made.draft.document)
-    from em.compiler.package_files import OUTCOMES
+    from em.compiler.draft import OUTCOMES
 
     draft = made.draft
     click.echo()

@@ -17,10 +17,18 @@ import msgspec
 from em.compiler.calls import calls_of, tried_in_vain
 from em.compiler.checks import general, open_values
 from em.compiler.commands import is_bookkeeping, refuse_unrepeatable, require_commands
-from em.compiler.draft import Draft, GivenUdfs, Recorded, Udfs, check_udfs, load_udfs
+from em.compiler.draft import (
+    Draft,
+    GivenUdfs,
+    Recorded,
+    Udfs,
+    check_udfs,
+    load_udfs,
+    package_texts,
+    write_package,
+)
 from em.compiler.kind import free_name, name_of
 from em.compiler.learner import Learnt
-from em.compiler.package_files import package_texts, write_package
 from em.compiler.recordings import Recordings
 from em.compiler.replay_world import Recording, as_recorded, program_of
 from em.compiler.request_templates import described

@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 
 from em.compiler.compile_trace import compile_file
-from em.compiler.draft import Draft
+from em.compiler.draft import Draft, write_package
 from em.compiler.group import Group
-from em.compiler.package_files import write_package
 from em.compiler.submission import FORMAT, Submission, judged
 from em.errors import EmError, LlmError
 from em.llm.client import LlmClient, Spent

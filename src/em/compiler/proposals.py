@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from em.compiler.compile_trace import compile_several
+from em.compiler.draft import package_texts
 from em.compiler.example import request_of
 from em.compiler.group import Group
 from em.compiler.growth import Growth, made_of, mend, routines_of_kind
 from em.compiler.kind import is_of_another_kind
 from em.compiler.match import LEAST_LIKENESS, Matcher
-from em.compiler.package_files import package_texts
 from em.compiler.sessions import is_session
 from em.compiler.submission import FORMAT, Submission, judged
 from em.compiler.suggestions import Suggestion, kept_from, suggest

@@ -23,10 +23,17 @@ from em.compiler.file_changes import EDIT
 from em.compiler.forms import FORMS, VALUE, applied
 from em.compiler.learner import Learnt, in_order, unconfirmed, with_ids, words_in
 from em.compiler.places import is_code
-from em.compiler.prompt import inputs_of, is_said
 from em.compiler.request_templates import request_templates
 from em.compiler.session_values import Differing, Part, SessionValues, Value, Way
-from em.compiler.sessions import Look, gone, is_told_by_output, sessions_of, shown_alike
+from em.compiler.sessions import (
+    Look,
+    gone,
+    inputs_of,
+    is_said,
+    is_told_by_output,
+    sessions_of,
+    shown_alike,
+)
 from em.compiler.skeleton import checks_of
 from em.compiler.steps import hole, hole_text, literal_value, quoted
 from em.compiler.surroundings import TELLING, shared_start

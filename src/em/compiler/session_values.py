@@ -19,7 +19,6 @@ from em.compiler.calls import TracedCall
 from em.compiler.evidence import ENOUGH_ALIKE, ENOUGH_TO_ACT, SHORT_TEXT, information
 from em.compiler.forms import FORMS, VALUE, applied
 from em.compiler.places import key_of
-from em.compiler.prompt import name_of
 from em.compiler.sessions import (
     FEWEST,
     FILES,
@@ -28,6 +27,7 @@ from em.compiler.sessions import (
     Sessions,
     UnseenEnd,
     is_told_by_output,
+    name_of,
     shown_alike,
 )
 from em.compiler.skeleton import weakest_and_strongest

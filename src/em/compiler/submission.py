@@ -19,11 +19,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from em.compiler.draft import Draft, GivenUdfs, Recorded, check_udfs
+from em.compiler.draft import Draft, GivenUdfs, Recorded, check_udfs, render_udfs
 from em.compiler.example import APPROVAL, Call
 from em.compiler.file_world import Course, FileWorld
 from em.compiler.group import Case, Group
-from em.compiler.package_files import render_udfs
 from em.compiler.replay_world import POLICIES, Outcome, Recording, World, program_of
 from em.compiler.routine_text import routine_text
 from em.compiler.variation import FAILED, Beside

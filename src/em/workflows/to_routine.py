@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 
 from em.compiler.calls import identifier, infer_effect
-from em.compiler.draft import Draft, GivenUdfs, Recorded
+from em.compiler.draft import Draft, GivenUdfs, Recorded, package_texts
 from em.compiler.example import APPROVAL, Call
-from em.compiler.package_files import package_texts
 from em.compiler.replay_world import World
 from em.errors import WorkflowError
 from em.runner.expressions.language import lexed, whole_expression

@@ -9,7 +9,7 @@ from typing import Any
 from em.compiler.export.prelude import Failed, HandedOver
 from em.compiler.export.script import Section, export_python, parsed, signatures
 from em.compiler.routine_text import text_of
-from em.compiler.tool_schema import (
+from em.compiler.toolset import (
     function_of,
     parameters_of,
     refuse_reserved,
