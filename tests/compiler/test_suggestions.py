@@ -131,7 +131,7 @@ def test_sessions_that_nothing_labels_count_by_their_last_test_run(memory: Memor
     assert sorted(found.traces) == sorted(passed)
 
 
-@pytest.mark.parametrize("times", [1, 10])
+@pytest.mark.parametrize("times", [1, 8])
 def test_many_traces_are_counted_but_only_a_sample_of_them_is_compiled(
     memory: Memory, shop: Shop, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,9 +331,8 @@ def test_of_traces_with_the_same_tools_only_the_newest_are_read(
                 lambda store, ids, asked=asked: asked.extend(ids) or get(store, ids),
             )
             found = suggestions._to_read(memory.store, None, {"success"}, None)
-            assert len(found[0]) == 5
+            assert len(found) == 5
             (one,) = memory.suggest()
-            assert one.count == number
-            assert len(one.traces) == len({*one.traces}) == number
+            assert one.count == len({*one.traces}) == 5
             read.append(len(asked))
     assert read[0] == read[1]

@@ -1,6 +1,7 @@
 """Draft: a routine with the recordings behind it, before it is stored or written to a folder.
 
-Its files are rendered as text, checked, and written. Its functions are given by a user, as a mapping, a module or a file; the others are stubs.
+Its files are rendered as text, checked, and written. Its functions are given by a user, as a
+mapping, a module or a file; the others are stubs.
 """
 
 import importlib

@@ -92,13 +92,12 @@ def propose(store: Store, suggestions: Sequence[Suggestion]) -> list[Proposal]:
         if _is_there(store, matcher, traces[-1].trace):
             continue
         assert one.proof is not None
-        proposal = _proposal(
-            key, traces, traces, one.proof.summary, effects=[*one.effects], waits=one.waits
-        )
+        effects, proof = [*one.effects], one.proof.summary
+        proposal = _proposal(key, traces, one.sample, proof, effects=effects, waits=one.waits)
         proposal = msgspec.structs.replace(proposal, goal=one.goal, count=one.count)
         if key not in known or set(known[key].traces) != set(one.sample):
             made.append(proposal)
-    _store_proposals(store, made)
+    _note(store, made)
     return made
 
 
@@ -111,7 +110,7 @@ def _is_there(store: Store, matcher: Matcher, trace: Trace) -> bool:
     return any(one.routine.name in names for one in alike)
 
 
-def _store_proposals(store: Store, made: Sequence[Proposal]) -> None:
+def _note(store: Store, made: Sequence[Proposal]) -> None:
     drafts = [
         Draft(
             stream=proposal_stream(one.key), kind="routine_proposed", body=msgspec.to_builtins(one)
@@ -133,43 +132,29 @@ def propose_mended(store: Store, trace_ids: Sequence[str]) -> list[Growth]:
 def propose_grown(store: Store, grown: Growth) -> None:
     """Tell of a new version that waits for a person; if em made none, ask an agent for it."""
     if grown.new and grown.waits:
-        known, _ = made_of(store, find_routine(store, grown.new))
-        proof = routine_of(find_routine(store, grown.new)).trials.summary
-        traces = get_traces(store, known)
-        _propose_version(store, grown.new, proof, traces, grown.added, grown.waits)
+        artefact = find_routine(store, grown.new)
+        traces = get_traces(store, made_of(store, artefact)[0])
+        proof = routine_of(artefact).trials.summary
+        _note(store, [_proposal(grown.new, traces, grown.added, proof, waits=grown.waits)])
     elif grown.added and not grown.new:
         known, _ = made_of(store, find_routine(store, grown.old))
         traces = get_traces(store, [*known, *grown.added])
         key = digest([grown.old], ["again"])[:KEY_LENGTH]
-        added = [kept for kept in traces if kept.id in grown.added]
-        proposal = _proposal(key, traces, added, grown.why_not, routine=grown.old)
-        _store_proposals(store, [msgspec.structs.replace(proposal, count=len(added))])
-
-
-def _propose_version(
-    store: Store,
-    ref: str,
-    proof: str,
-    traces: Sequence[KeptTrace],
-    added: Sequence[str],
-    waits: str,
-) -> None:
-    """Tell of a stored version that waits for a person. added: the traces that are new in it."""
-    new = [kept for kept in traces if kept.id in added]
-    _store_proposals(store, [_proposal(ref, traces, new, proof, waits=waits)])
+        proposal = _proposal(key, traces, grown.added, grown.why_not, routine=grown.old)
+        _note(store, [msgspec.structs.replace(proposal, count=len(grown.added))])
 
 
 def _proposal(
-    key: str, traces: Sequence[KeptTrace], added: Sequence[KeptTrace], proof: str, **more: Any
+    key: str, traces: Sequence[KeptTrace], added: Sequence[str], proof: str, **more: Any
 ) -> Proposal:
-    """Return a proposal of traces. added: those that were not learnt from before."""
+    """Return a proposal of traces. added: the ids of those that were not learnt from before."""
     return Proposal(
         key=key,
         goal=traces[-1].trace.mission.goal,
         traces=[kept.id for kept in traces],
         count=len(traces),
         proof=proof,
-        from_events=[kept.event_ids[0] for kept in added],
+        from_events=[kept.event_ids[0] for kept in traces if kept.id in added],
         **{"effects": [], **more},
     )
 
@@ -210,18 +195,11 @@ def find_proposal(store: Store, key: str) -> Proposal:
     """Return the newest proposal of a key. Raise InputError if a routine was stored of it."""
     for one in _every(store):
         if one.key == key:
-            in_use, stored = kept_from(store), kept_from(store, proposed=True)
-            ref = next((stored[event] for event in one.from_events if event in stored), "")
-            name = ref.partition("@")[0]
-            if ref and ref != key and ref in in_use.values():
+            stored = kept_from(store, proposed=True)
+            ref = next((stored[event] for event in one.from_events if event in stored), key)
+            if ref != key:
                 raise InputError(
-                    f"the proposal was accepted already, as {ref}",
-                    place=f"proposal {key}",
-                    fix=f"run it, or learn from newer traces too: em compile --again {name}",
-                )
-            if ref and ref != key:
-                raise InputError(
-                    f"a routine is proposed of it already: {ref}",
+                    f"a routine was stored of it already: {ref}",
                     place=f"proposal {key}",
                     fix=f"read it, then: em routine accept {ref}",
                 )
@@ -378,9 +356,10 @@ def submit(store: Store, group: str | Sequence[str], written: Submission) -> Jso
         )
     kept = keep_routine(store, package_texts(found.draft), events, retired=True)
     waits = standing_of(store, find_routine(store, kept.ref)).why
-    _propose_version(store, kept.ref, kept.trials.summary, recorded.traces, added, waits)
+    proof = kept.trials.summary
+    _note(store, [_proposal(kept.ref, recorded.traces, added, proof, waits=waits)])
     next_ = f"a person reads it and says: em routine accept {kept.ref}"
-    return {**told, "routine": kept.ref, "proof": kept.trials.summary, "next": next_}
+    return {**told, "routine": kept.ref, "proof": proof, "next": next_}
 
 
 def note_told(store: Store, keys: Sequence[str]) -> None:

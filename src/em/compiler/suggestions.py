@@ -6,8 +6,8 @@ changes, whatever the words. A routine saves what the agent needed besides its t
 answers, their tokens and price, and the time outside the calls that the routine repeats.
 
 A log may have many thousands of traces. They are listed by the tools that they called, and of those
-with the same tools the newest are read, once each. Compiled and proved are only the groups that can
-be among the best, each on a sample of its traces.
+with the same tools the newest are read and counted, once each. Compiled and proved are only the
+groups that can be among the best, each on a sample of its traces.
 """
 
 from collections import Counter
@@ -41,7 +41,7 @@ SAMPLE = 20
 MOST_READ = 500
 """Traces that are looked at for the group of one: the newest."""
 READ_ALIKE = 200
-"""Traces with the same tools that are read: the newest. The older ones are counted."""
+"""Traces with the same tools that are read and counted: the newest."""
 MOST_EVER_READ = 5_000
 """Traces that are read in all."""
 MOST_PROVED = 3
@@ -170,11 +170,10 @@ def suggest(
     traces, among the newest.
     """
     usable = {"success", "unknown"} if allow_unlabelled else {"success"}
-    ids, older = _to_read(store, task, usable, MOST_READ if about else None)
+    ids = _to_read(store, task, usable, MOST_READ if about else None)
     tell = progress or (lambda _done, _total: None)
     groups: _Groups = {}
-    by_tools: dict[_Tools, list[_Group] | None] = {}
-    for number, (trace_id, tools) in enumerate(ids, 1):
+    for number, trace_id in enumerate(ids, 1):
         (kept,) = get_traces(store, [trace_id])
         outcome = outcome_of_kept(kept)
         is_open = outcome == "unknown" and kept.label is None and is_session(kept.trace)
@@ -182,17 +181,10 @@ def suggest(
         if outcome == "unknown" and tried_in_vain(calls_of(kept.trace, {})[0]) is not None:
             is_usable = False
         if is_usable and not is_done_by_em(kept.trace) and (way := way_of(kept.trace)):
-            found_in = _groups_of(kept.trace, groups)
-            for group in found_in:
+            for group in _groups_of(kept.trace, groups):
                 group.add(kept, way)
                 group.unlabelled += outcome == "unknown"
-            is_same = by_tools.setdefault(tools, found_in) == found_in
-            by_tools[tools] = found_in if is_same else None
         tell(number, len(ids) + min(limit, len(groups)))
-    for tools, known in by_tools.items():
-        if known is not None and len(known) == 1:
-            # All that were read do the same: so do the older ones, which called the same tools.
-            known[0].ids[:0] = older.get(tools, ())
     # Of groups that have the same traces, the first.
     different = {frozenset(one.ids): one for one in reversed(groups.values())}
     found = [
@@ -216,30 +208,20 @@ def suggest(
     return made
 
 
-_Tools = tuple[str, ...]
+def _to_read(store: Store, task: str | None, usable: set[str], newest: int | None) -> list[str]:
+    """Choose the traces to read, oldest first by their own time.
 
-
-def _to_read(
-    store: Store, task: str | None, usable: set[str], newest: int | None
-) -> tuple[list[tuple[str, _Tools]], dict[_Tools, list[str]]]:
-    """Choose the traces to read, oldest first by their own time, each with the tools it called.
-
-    Of traces that called the same tools only the newest are read. The older ones that say that they
-    succeeded are returned by their tools: they count, and nothing has to be known of them.
+    Of traces that called the same tools only the newest are read.
     """
-    chosen: list[tuple[str, _Tools]] = []
-    older: dict[_Tools, list[str]] = {}
-    seen: Counter[_Tools] = Counter()
+    chosen: list[str] = []
+    seen: Counter[tuple[str, ...]] = Counter()
     for row in islice(trace_rows(store, task=task), newest):
-        if row.status not in (*usable, "unknown") or row.shown.get("incomplete"):
-            continue
-        tools = tuple(sorted(row.shown.get("tools") or ()))
-        seen[tools] += 1
-        if seen[tools] <= READ_ALIKE and len(chosen) < MOST_EVER_READ:
-            chosen.append((row.id, tools))
-        elif row.status in usable:
-            older.setdefault(tools, []).insert(0, row.id)
-    return chosen[::-1], older
+        if row.status in (*usable, "unknown") and not row.shown.get("incomplete"):
+            tools = tuple(sorted(row.shown.get("tools") or ()))
+            seen[tools] += 1
+            if seen[tools] <= READ_ALIKE and len(chosen) < MOST_EVER_READ:
+                chosen.append(row.id)
+    return chosen[::-1]
 
 
 _Groups = dict[tuple[tuple[str, ...], tuple[str, ...], str], _Group]
