@@ -159,7 +159,7 @@ def amount(value: float | None) -> str:
     """Format a number."""
     if value is None:
         return "–"
-    if value >= 10_000_000:
+    if value >= 1_000_000:
         return f"{value / 1e6:,.1f} M"
     if value >= 1_000 or value == int(value):
         return f"{value:,.0f}"
