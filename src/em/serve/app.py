@@ -6,7 +6,7 @@ import signal
 import threading
 import traceback
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from html import escape
 from importlib.util import find_spec
@@ -96,7 +96,7 @@ def make_app(
         lifespan=[
             service.at_work,
             *mcp.lifespan,
-            _Life(service, background, mcp.leave, memory if owns_memory else None),
+            _life(service, background, mcp.leave, memory if owns_memory else None),
         ],
         logging_config=None,
         debug=False,
@@ -119,60 +119,56 @@ Clients that use a connection again then learn from the response that it is clos
 """
 
 
-class _Life:
-    """What the service does from its start to its end, beside answering requests."""
+def _life(
+    service: Service, background: Background, leave: Callable[[], None], memory: Memory | None
+) -> Callable[[Litestar], AbstractAsyncContextManager[None]]:
+    """Return what the service does from its start to its end, beside answering requests.
 
-    def __init__(
-        self,
-        service: Service,
-        background: Background,
-        leave: Callable[[], None],
-        memory: Memory | None,
-    ) -> None:
-        self._service = service
-        self._background = background
-        self._leave = leave
-        self._memory = memory
+    leave: closes the streams of MCP clients. memory: the memory to close at the end, of one of
+    several processes.
+    """
 
     @asynccontextmanager
-    async def __call__(self, _app: Litestar) -> AsyncIterator[None]:
-        """At the end finish the runs that pages have started."""
+    async def life(_app: Litestar) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._stop_at(number, loop)
-        watching = loop.create_task(self._watch()) if self._memory is not None else None
+                stop_at(number, loop)
+        watching = loop.create_task(_watch()) if memory is not None else None
         log_line(level="info", event="ready", pid=os.getpid())
         yield
         if watching is not None:
             watching.cancel()
-        seconds = self._service.settings.api.stop_seconds
-        await asyncio.to_thread(self._background.finish, seconds)
-        if self._memory is not None:
-            self._memory.close()
+        # Runs that pages have started are finished.
+        await asyncio.to_thread(background.finish, service.settings.api.stop_seconds)
+        if memory is not None:
+            memory.close()
             telemetry.stop()
         log_line(level="info", event="ended", pid=os.getpid())
 
-    def _stop_at(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
+    def stop_at(number: int, loop: asyncio.AbstractEventLoop) -> None:
         """Close the streams that clients only listen to, before uvicorn waits for them."""
         before: Any = signal.getsignal(number)
 
-        def stop(signal_number: int, frame: Any) -> None:
-            self._service.stopping.set()
-            loop.call_soon_threadsafe(self._leave)
+        def stop(signal_number: int, _frame: Any) -> None:
+            service.stopping.set()
+            loop.call_soon_threadsafe(leave)
             if callable(before):
-                wait = LINGER if self._memory is not None else 0.0
+                wait = LINGER if memory is not None else 0.0
                 go_on = partial(loop.call_later, wait, before, signal_number, None)
                 loop.call_soon_threadsafe(go_on)
 
         signal.signal(number, stop)
 
-    async def _watch(self) -> None:
-        """Stop if the first process has died."""
-        parent = os.getppid()
-        while os.getppid() == parent:
-            await asyncio.sleep(1)
-        os.kill(os.getpid(), signal.SIGTERM)
+    return life
+
+
+async def _watch() -> None:
+    """Stop if the first process has died."""
+    parent = os.getppid()
+    while os.getppid() == parent:
+        await asyncio.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _handlers() -> list[Any]:

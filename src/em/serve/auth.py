@@ -19,7 +19,7 @@ from em.store.sql import Tickets
 
 TOKEN = "EM_API_TOKEN"  # noqa: S105 - the name of a variable
 SHORTEST, DIFFERENT = 16, 8
-"""Characters of a token, and different ones: nobody limits how often somebody guesses."""
+"""Characters of a token, and different ones: em itself does not limit guesses."""
 Access = Literal["read", "write"]
 
 

@@ -185,49 +185,27 @@ class Guard:
         redactor: Redactor | None = None,
         stopping: threading.Event | None = None,
     ) -> None:
-        self._stopping = stopping or threading.Event()
-        self._app = app
-        self._settings = settings
+        self.stopping = stopping or threading.Event()
+        self.app = app
+        self.settings = settings
         self._tokens = tokens
         self._sessions = sessions
         self._hosts = Hosts(settings)
         self._is_origin_allowed = is_origin_allowed
-        self._redactor = redactor or Redactor()
+        self.redactor = redactor or Redactor()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request, or pass on a lifespan event."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         await _Passing(self, scope, receive, send).run()
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether the process ends: each response closes its connection, and says so."""
-        return self._stopping.is_set()
-
-    @property
-    def limit(self) -> int:
-        """The largest body, in bytes."""
-        return self._settings.max_request_bytes
-
-    def deadline(self, scope: Scope) -> Deadline | None:
-        """Return by when the work on a request must have ended; over MCP each call has its own."""
-        if scope["path"].startswith(MCP):
-            return None
-        place = f"{scope['method']} {_short(scope['path'])}"
-        return Deadline(self._settings.request_seconds, what=place, fix=SHORTER)
-
-    @property
-    def body_seconds(self) -> float:
-        """Seconds within which a body must arrive."""
-        return self._settings.body_seconds
 
     async def admit(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
         """Return the caller of a request, or raise for one that must not reach the application."""
         self._check(scope, headers)
         path: str = scope["path"]
-        if path in OPEN or (scope["method"] == "OPTIONS" and self._settings.cors_origins):
+        if path in OPEN or (scope["method"] == "OPTIONS" and self.settings.cors_origins):
             return _ANYONE
         authorization = headers.get(b"authorization", b"").decode("latin-1")
         if not is_page(path):
@@ -238,7 +216,7 @@ class Guard:
         return await asyncio.to_thread(self._sessions.caller, cookie, authorization)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        """Raise for headers, a host, an origin or a length that are refused, whoever sends them."""
+        """Refuse bad headers, hosts, origins and lengths, before the token is looked at."""
         self._check_headers(scope)
         if sum(name == b"host" for name, _ in scope["headers"]) > 1:
             raise Forbidden("a request must have one Host header", place="Host")
@@ -253,14 +231,14 @@ class Guard:
         self._hosts.check(host)
         self._hosts.check_origin(origin, host, self._is_origin_allowed)
         length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length[:20]) > self.limit:
+        if length.isdigit() and int(length[:20]) > self.settings.max_request_bytes:
             raise self.too_large()
         if b"\0" in scope["path"].encode() or b"%00" in scope["query_string"]:
             raise InputError("NUL characters are not allowed", place="path or query")
 
     def _check_headers(self, scope: Scope) -> None:
         """Raise for headers over the limit: the parser's own is for what has not come whole."""
-        most = self._settings.max_header_bytes
+        most = self.settings.max_header_bytes
         size = len(scope.get("raw_path", b"")) + len(scope["query_string"])
         if size + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > most:
             raise HeadersTooLarge(
@@ -272,18 +250,10 @@ class Guard:
     def too_large(self) -> TooLarge:
         """Return the error for a body over the limit."""
         return TooLarge(
-            f"the body is larger than {self.limit:,} bytes",
+            f"the body is larger than {self.settings.max_request_bytes:,} bytes",
             place="body",
             fix="send less, or set EM_API_MAX_REQUEST_BYTES",
         )
-
-    async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the application handle a request."""
-        await self._app(scope, receive, send)
-
-    def clean(self, path: str) -> str:
-        """Return a path without secrets, as the log may have it."""
-        return self._redactor.text(path)
 
 
 def _has_two_lengths(headers: dict[bytes, bytes]) -> bool:
@@ -299,7 +269,7 @@ class _Passing:
     """One request on its way through the guard."""
 
     def __init__(self, guard: Guard, scope: Scope, receive: Receive, send: Send) -> None:
-        self._guard = guard
+        self._guard, self._settings = guard, guard.settings
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -328,7 +298,7 @@ class _Passing:
             self._trace(span)
 
     def _trace(self, span: telemetry.Note) -> None:
-        """Say what was asked by its route: a path has ids, and a query words."""
+        """Name the span by the route: paths have ids, and queries have words."""
         method, route = named(self._scope)
         attributes: dict[str, telemetry.Value] = {
             "http.request.method": method,
@@ -366,10 +336,11 @@ class _Passing:
 
         The work itself ends at its deadline as soon as it looks. What it answers then is dropped.
         """
-        limit = self._guard.deadline(self._scope)
-        if limit is None:
-            await self._guard.pass_on(self._scope, self._receive_body, self._answer)
+        scope, app, seconds = self._scope, self._guard.app, self._settings.request_seconds
+        if scope["path"].startswith(MCP):  # each call over MCP has a deadline of its own
+            await app(scope, self._receive_body, self._answer)
             return
+        limit = Deadline(seconds, what=f"{scope['method']} {_short(scope['path'])}", fix=SHORTER)
         self._look(limit)
 
         async def answer(message: Message) -> None:
@@ -381,7 +352,7 @@ class _Passing:
 
         try:
             with until(limit):
-                await self._guard.pass_on(self._scope, self._receive_body, answer)
+                await app(scope, self._receive_body, answer)
         finally:
             self._timer.cancel()
             if self._leaving is not None:
@@ -401,18 +372,18 @@ class _Passing:
         """Receive a part of the body, within the time limit: slow senders must not block others."""
         if self._is_read:
             return await self._receive()  # learn whether the client disconnected
-        left = self._started + self._guard.body_seconds - time.perf_counter()
+        left = self._started + self._settings.body_seconds - time.perf_counter()
         try:
             message = await asyncio.wait_for(self._receive(), max(left, 0))
         except TimeoutError:
             raise TooSlow(
-                f"the body did not arrive within {self._guard.body_seconds:g} seconds",
+                f"the body did not arrive within {self._settings.body_seconds:g} seconds",
                 place="body",
                 fix="send it faster, or set EM_API_BODY_SECONDS",
             ) from None
         self._is_read = not message.get("more_body", False)
         self._taken += len(message.get("body", b""))
-        if self._taken > self._guard.limit:
+        if self._taken > self._settings.max_request_bytes:
             self._is_read = False  # don't read the rest either
             raise self._guard.too_large()
         return message
@@ -423,7 +394,7 @@ class _Passing:
             headers = [*message.get("headers", ()), (b"x-request-id", self._id)]
             headers.append((b"x-content-type-options", b"nosniff"))
             unread = _has_two_lengths(self._headers) or (self._has_body and not self._is_read)
-            if unread or self._guard.is_stopping:
+            if unread or self._guard.stopping.is_set():
                 # The unread rest of the body, and what comes behind a body that others may take
                 # to be longer or shorter, must not be parsed as the next request.
                 headers.append((b"connection", b"close"))
@@ -467,7 +438,7 @@ class _Passing:
             event="request",
             request_id=self._id.decode(),
             method=self._scope["method"],
-            path=self._guard.clean(_short(self._scope["path"])),
+            path=self._guard.redactor.text(_short(self._scope["path"])),
             status=self._status,
             ms=round(seconds * 1e3, 2),
             **fields,

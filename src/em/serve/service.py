@@ -61,26 +61,22 @@ class Pending:
     def __init__(
         self, key: str = "", owner: str = "", about: Mapping[str, str | None] | None = None
     ) -> None:
-        self._key = key
+        self.key = key
+        """The key under which the response is stored; empty if the client sent none."""
         self._owner = owner
         self._about = about or {}
         self.answered: Answered | None = None
-
-    @property
-    def key(self) -> str:
-        """The key under which the response is stored; empty if the client sent none."""
-        return self._key
 
     def answer(
         self, value: Any, status: int = 201, from_events: tuple[str, ...] = ()
     ) -> RequestOutcome | None:
         """Set the response; return what to commit with the work, or None without a key."""
         self.answered = Answered(status, msgspec.Raw(_encode(value)))
-        if not self._key:
+        if not self.key:
             return None
         stored = _encode({"status": status, "body": self.answered.body})
         return RequestOutcome(
-            key=self._key, owner=self._owner, response=stored, from_events=from_events
+            key=self.key, owner=self._owner, response=stored, from_events=from_events
         )
 
     def commit(
@@ -105,7 +101,7 @@ class Pending:
             ties = [event or event_about(store, subject) for subject, event in self._about.items()]
             sources = [one for one in dict.fromkeys([*from_events, *ties]) if one is not None]
             if not sources or None in ties:
-                store.release(self._key, self._owner)
+                store.release(self.key, self._owner)
                 return
             tied = msgspec.structs.replace(outcome, from_events=sources)
             store.commit(Commit(request=tied))

@@ -1,4 +1,4 @@
-"""The threads in which requests are handled: so many, and no more.
+"""The threads in which requests are handled: a bounded number.
 
 A thread can't be ended from outside. Work on what others sent looks at its deadline (`em.deadline`)
 and ends by itself; the number of threads bounds what doesn't.

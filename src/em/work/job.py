@@ -21,7 +21,7 @@ State = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 OVER = frozenset({"waiting", "done", "failed", "cancelled"})
 OPEN = frozenset({"queued", "running"})
 EVERYTHING_ELSE = "*"
-"""The item of an embedding that stands for lessons and for what is about nobody."""
+"""The item of an embedding job for lessons and for texts without a subject."""
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

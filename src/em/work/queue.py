@@ -49,7 +49,7 @@ LIMITED = "workflow:"
 BATCH = "batch"
 """The queue of jobs that compute: a worker takes one of them at a time."""
 CHUNK: Mapping[Kind, int] = {"checkpoint": 100, "compile": 5, "reflect": 20, "embed": 20}
-"""Items in one job: so few that workers share them, so many that jobs cost little beside them."""
+"""Items in one job: few enough to spread over workers, enough to outweigh the cost of a job."""
 RETRY_AFTER = 10
 """Seconds after which to try again to queue jobs, when too many wait."""
 AT_ONCE = 500

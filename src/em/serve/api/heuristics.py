@@ -252,7 +252,7 @@ def post_feedback(
 
 @acts("/heuristics/{heuristic_id:str}/accept", "heuristics", 404, 409)
 def post_accept(request: AnyRequest, heuristic_id: FromPath[str]) -> HeuristicOut:
-    """Let agents be told a lesson in doubt: a person has read it."""
+    """Accept a lesson in doubt, which a person has read: briefings then show it to agents."""
     service = _may_change(request, heuristic_id)
     return HeuristicOut.of(service.memory.heuristics.accept(heuristic_id))
 

@@ -226,7 +226,7 @@ async def post_trajectory(
 async def post_label(
     request: AnyRequest, trajectory_id: FromPath[str], data: JSONBody[LabelIn], key: Key = None
 ) -> Response[TrajectoryOut]:
-    """Say how a trajectory ended. The last label counts; labels decide what is compiled."""
+    """Record how a trajectory ended. The last label counts; labels decide what is compiled."""
     service = service_of(request)
     caller = service.caller(request, "write")
 

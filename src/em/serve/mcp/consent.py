@@ -93,7 +93,7 @@ async def accept(
 
 
 def _accepted(desk: "Desk", asked: Accept, agreed: str) -> "Json | _Shown":
-    """Accept what the person agreed to; return what they are to be shown if it is another."""
+    """Accept what the person agreed to. If it has changed since, return the new form instead."""
     found: list[_Shown] = []
 
     def agree(files: Mapping[str, str]) -> None:

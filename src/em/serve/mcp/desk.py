@@ -22,7 +22,7 @@ from em.store import redactor_of
 from em.values.canonical import Json
 
 LARGEST = 1_000_000
-"""Characters of an answer, such as the recordings that a routine is to be written for."""
+"""The most characters of an answer, for example of the recordings that `propose` returns."""
 
 
 T = TypeVar("T")

@@ -126,7 +126,7 @@ class Listing:
 
     @property
     def instructions(self) -> str:
-        """How a client is told to use the memory."""
+        """The instructions for clients."""
         return BRIEFLY if self.beside_hooks else INSTRUCTIONS
 
     def _known_names(self, caller: Caller) -> str:
@@ -255,7 +255,7 @@ def tokens(tool: Json) -> float:
 
 
 def fitted(name: str, card: RoutineCard, lacks: str, most: int) -> Json:
-    """Return what a model sees of a routine, with as much as fits into so many tokens.
+    """Return what a model sees of a routine, shortened to at most `most` tokens.
 
     Which inputs there are, their types and which are required always stay, and the beginning of
     what it does. The rest is returned when it is needed: by a call that lacks it, and by

@@ -193,7 +193,7 @@ def schema_of(kind: type[Arguments]) -> Json:
 
 
 NAMED = ("type", "properties", "items", "required", "anyOf", "oneOf", "allOf", "$defs", "$ref")
-"""The words of a schema that say which values there are and of which types."""
+"""The keywords of a schema that name its values and their types."""
 
 
 def slim(schema: Any, words: Sequence[str]) -> Any:
@@ -235,7 +235,7 @@ def read(kind: type[Arguments], given: Json) -> Any:
 
 
 def _problem(kind: type[Arguments], given: Json, error: msgspec.ValidationError) -> InputError:
-    """Say what is wrong with the arguments of an agent, so that it can call again."""
+    """Return an error that names the wrong argument and the fix, for the next call of an agent."""
     schema = schema_of(kind)
     known = {name: _rules(one) for name, one in schema["properties"].items()}
     unknown = [name for name in given if name not in known]

@@ -98,7 +98,7 @@ async def post_retry(request: AnyRequest) -> Response[str]:
 
 
 Act = Callable[["Queue", str, str], str]
-"""Does something with a job, for somebody, and returns the job to show."""
+"""Takes the queue, the job and who acts; returns the id of the job to show."""
 
 
 async def _act(request: AnyRequest, act: Act) -> Response[str]:

@@ -85,13 +85,13 @@ def get_lesson(request: AnyRequest) -> Response[str]:
 
 @post(f"{PAGES}/lesson/accept", include_in_schema=False)
 async def post_accept(request: AnyRequest) -> Response[str]:
-    """Let agents be told a lesson in doubt, which a person has read."""
+    """Accept a lesson in doubt, which a person has read."""
     return await _act(request, lambda book, lesson: book.accept(lesson))
 
 
 @post(f"{PAGES}/lesson/retire", include_in_schema=False)
 async def post_retire(request: AnyRequest) -> Response[str]:
-    """Retire a lesson: agents are told it no more."""
+    """Retire a lesson: briefings no longer show it."""
     return await _act(request, lambda book, lesson: book.retire(lesson))
 
 

@@ -317,7 +317,7 @@ async def post_act(request: AnyRequest, done: FromPath[str]) -> Response[str]:
 
 
 Acting = Callable[[Service, str, Mapping[str, Any], str], str]
-"""Does something with a routine, for somebody, and returns the address to go to."""
+"""Takes the service, the routine, the form and who acts; returns the address to go to."""
 
 
 async def _act(request: AnyRequest, act: Acting) -> Response[str]:

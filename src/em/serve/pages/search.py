@@ -140,7 +140,7 @@ class Search:
         return Hit(short(title, 200), address("/lesson", id=lesson_id))
 
     def _texts(self) -> HitGroup:
-        """Find texts by their words alone: no embedder is asked while somebody types."""
+        """Find texts by their words alone: embedding each keystroke would be slow."""
         search, best = Recall(self._store), list[Passage]()
         for subject in [None] if self._caller.subjects is None else sorted(self._caller.subjects):
             best += search.recall(self._words, Within(subject), self._most + 1)

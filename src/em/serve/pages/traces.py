@@ -34,7 +34,7 @@ OUTCOMES = ("success", "failure", "unknown")
 AT_ONCE = 30
 """Calls of the largest trace that is compiled whenever its page is shown."""
 MOST_CALLS = 400
-"""Calls of the largest trace that is compiled for its page when somebody asks for it."""
+"""Calls of the largest trace that is compiled for its page on request."""
 PATIENCE = 10.0
 """Seconds that the page of a trace waits for its draft."""
 EVENTS = 100
