@@ -18,7 +18,7 @@ import msgspec
 
 from em.errors import EmError, InputError, NotFound, PositionConflict, UsageError
 from em.llm.client import LlmClient
-from em.log.event import SUBJECT_PREFIX, Draft, EventQuery, subject_stream
+from em.log.event import MAX_NAME, SUBJECT_PREFIX, Draft, EventQuery, subject_stream
 from em.settings import StateSettings
 from em.state import decisions
 from em.state.checkpoint import (
@@ -447,6 +447,34 @@ def subjects_of(store: Store, after: int = 0) -> list[str]:
         return [name.removeprefix(SUBJECT_PREFIX) for name in store.streams(SUBJECT_PREFIX)]
     news = store.rows(EventQuery(kinds=NEWS, after=after))
     return sorted({row.subject for row in news if row.subject is not None})
+
+
+LATELY = 1_000
+"""The newest observations and decisions whose subjects come first."""
+
+
+def find_subjects(
+    store: Store, words: str = "", among: Iterable[str] | None = None
+) -> Iterator[str]:
+    """Yield the subjects whose name contains the words, those with news first, each once.
+
+    The others come by name, found by how their names begin. among: look only at these.
+    """
+    each = _known(store, words) if among is None else iter(sorted(among))
+    wanted, seen = words.casefold(), set[str]()
+    for name in each:
+        if name not in seen and wanted in name.casefold():
+            seen.add(name)
+            yield name
+
+
+def _known(store: Store, words: str) -> Iterator[str]:
+    news = store.rows(EventQuery(kinds=NEWS, limit=LATELY, newest=True))
+    yield from (row.subject for row in reversed(list(news)) if row.subject)
+    for prefix in dict.fromkeys((words, words.lower(), words.capitalize(), words.title())):
+        if len(prefix) <= MAX_NAME and "\0" not in prefix:
+            found = store.streams(SUBJECT_PREFIX + prefix)
+            yield from (name.removeprefix(SUBJECT_PREFIX) for name in found)
 
 
 def checkpoint_many(

@@ -451,11 +451,9 @@ async def post_correct(
 
     A fact is corrected with `/resolve`.
     """
-
-    def draft(state: State, data: CorrectIn) -> Draft:
-        return correction(state, data.event_id, data.changes)
-
-    return await _decide(request, data, key, draft)
+    return await _decide(
+        request, data, key, lambda state, data: correction(state, data.event_id, data.changes)
+    )
 
 
 @acts_once("/state/retract", "state", 404)
@@ -480,11 +478,9 @@ async def post_accept(
 ) -> Response[StoredOut]:
     """Let an observation count that anybody may have written; the next checkpoint applies it."""
     store = service_of(request).store
-
-    def draft(_state: State, data: AcceptIn) -> Draft:
-        return acceptance(store, data.subject, data.event_id, "")
-
-    return await _decide(request, data, key, draft)
+    return await _decide(
+        request, data, key, lambda _, data: acceptance(store, data.subject, data.event_id, "")
+    )
 
 
 @reads("/rules", "state", 404, 409)
@@ -499,11 +495,9 @@ async def post_rule(
     request: AnyRequest, data: JSONBody[RuleIn], key: Key = None
 ) -> Response[StoredOut]:
     """Record a person's verdict on a derived rule; the next checkpoint applies it."""
-
-    def draft(state: State, data: RuleIn) -> Draft:
-        return rule_verdict(state, data.rule, data.verdict)
-
-    return await _decide(request, data, key, draft)
+    return await _decide(
+        request, data, key, lambda state, data: rule_verdict(state, data.rule, data.verdict)
+    )
 
 
 HANDLERS = [

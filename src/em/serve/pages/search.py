@@ -18,9 +18,9 @@ from em.recall.search import LessonRecall, Recall
 from em.runner.card import list_routines
 from em.runner.history import RunKind, find_runs
 from em.serve.auth import PAGES, Caller
-from em.serve.pages.state import find_subjects
 from em.serve.pages.view import address, page, parameter, short
 from em.serve.service import AnyRequest, Service, service_of
+from em.state.subjects import find_subjects
 from em.store.protocol import Passage, Within
 from em.traces.catalogue import MOST_SCANNED, list_traces, summaries_of
 
@@ -76,7 +76,9 @@ class Search:
         return HitGroup(name, found[: self._most], more)
 
     def _subjects(self) -> HitGroup:
-        names = islice(find_subjects(self._store, self._caller, self._words), self._most + 1)
+        names = islice(
+            find_subjects(self._store, self._words, self._caller.subjects), self._most + 1
+        )
         hits = [Hit(name, address("/state", subject=name)) for name in names]
         return self._group("Subjects", hits, address("/state", q=self._words))
 

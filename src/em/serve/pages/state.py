@@ -1,7 +1,7 @@
 """Pages of state: the list of subjects; a subject's facts, contradictions, records, rules; ask."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from itertools import islice
@@ -13,7 +13,7 @@ from litestar import Response, get, post
 from litestar.params import FromPath
 
 from em.errors import EmError, InputError, NotFound
-from em.log.event import MAX_NAME, RUN_PREFIX, SUBJECT_PREFIX, EventQuery, subject_stream
+from em.log.event import RUN_PREFIX, EventQuery, subject_stream
 from em.runner.answers import json_or_text
 from em.serve.auth import PAGES, Caller
 from em.serve.pages.forms import form_of
@@ -25,7 +25,7 @@ from em.state.fold import UNACCEPTED
 from em.state.rules import written_condition
 from em.state.schema import PROFILE, Verdict
 from em.state.state import Conflict, Origin, State
-from em.state.subjects import NEWS, Subjects
+from em.state.subjects import Subjects, find_subjects
 from em.state.types import resolve
 from em.store.protocol import Store
 from em.values.canonical import Json
@@ -42,8 +42,6 @@ ITEMS = 50
 
 # --- the list of subjects -------------------------------------------------------------------------
 
-LATELY = 1_000
-"""The newest observations and decisions whose subjects come first."""
 SUBJECTS = ListShape(
     "/state",
     "subjects",
@@ -56,34 +54,12 @@ def show_subjects(request: AnyRequest, service: Service, caller: Caller) -> Resp
     """Show the subjects that the caller may see: searched, page by page."""
     view, store = ListView(SUBJECTS, request), service.store
     found = []
-    for name in view.page_of(find_subjects(store, caller, view.get("q"))):
+    for name in view.page_of(find_subjects(store, view.get("q"), caller.subjects)):
         stream = subject_stream(name)
         last = next(iter(store.rows(EventQuery(stream=stream, limit=1, newest=True))), None)
         at = None if last is None else from_micros(last.recorded_at)
         found.append({"name": name, "events": store.head(stream)[0], "at": at})
     return page(request, "subjects.html", view=view, subjects=found)
-
-
-def find_subjects(store: Store, caller: Caller, words: str) -> Iterator[str]:
-    """Yield the subjects whose name contains the words, those with news first.
-
-    The others come by name, found by how their names begin.
-    """
-    each = _known(store, words) if caller.subjects is None else iter(sorted(caller.subjects))
-    wanted, seen = words.casefold(), set[str]()
-    for name in each:
-        if name not in seen and wanted in name.casefold():
-            seen.add(name)
-            yield name
-
-
-def _known(store: Store, words: str) -> Iterator[str]:
-    news = store.rows(EventQuery(kinds=NEWS, limit=LATELY, newest=True))
-    yield from (row.subject for row in reversed(list(news)) if row.subject)
-    for prefix in dict.fromkeys((words, words.lower(), words.capitalize(), words.title())):
-        if len(prefix) <= MAX_NAME and "\0" not in prefix:
-            found = store.streams(SUBJECT_PREFIX + prefix)
-            yield from (name.removeprefix(SUBJECT_PREFIX) for name in found)
 
 
 # --- one subject ----------------------------------------------------------------------------------
