@@ -26,25 +26,12 @@ _COUNTS = {word: n for word, n in UNITS.items() if 0 < n <= 10}
 _COUNTS |= {"a": 1, "an": 1, "couple": 2, "few": 3}
 _DAY = timedelta(days=1)
 
+_RELATIVE = (
+    "today tonight yesterday tomorrow ago week weeks weekend weekends month months year years night"
+    " day days"
+)
 TRIGGERS = frozenset(
-    [
-        *MONTHS,
-        *_WEEKDAYS,
-        *_SEASONS,
-        *(
-            "today",
-            "tonight",
-            "yesterday",
-            "tomorrow",
-            "ago",
-            "week",
-            "weeks",
-            "weekend",
-            "weekends",
-        ),
-        *("month", "months", "year", "years", "night", "day", "days"),
-        *map(str, range(1900, 2100)),
-    ]
+    [*MONTHS, *_WEEKDAYS, *_SEASONS, *_RELATIVE.split(), *map(str, range(1900, 2100))]
 )
 """A text without any of these words names no date."""
 
@@ -164,10 +151,6 @@ def read_date(match: re.Match[str], today: date) -> list[Span]:
     raise AssertionError(match[0])
 
 
-def _iso(groups: dict[str, str], _today: date) -> Span:
-    return _one(date(*map(int, groups["iso"].split())))
-
-
 def _slashed(groups: dict[str, str], _today: date) -> list[Span]:
     """Read 5/2/2023 as the 2nd of May and as the 5th of February: countries differ."""
     year, (one, other) = int(groups["lyear"]), map(int, groups["slashed"].split())
@@ -191,17 +174,8 @@ def _rolling(groups: dict[str, str], today: date) -> Span:
     return Span(today, far) if ahead else Span(far, today)
 
 
-def _day_month(groups: dict[str, str], today: date) -> Span:
-    number = MONTHS[groups["dmonth"]]
-    return _day(groups.get("dyear"), number, int(groups["day"]), today)
-
-
-def _month_day(groups: dict[str, str], today: date) -> Span:
-    number = MONTHS[groups["mmonth"]]
-    return _day(groups.get("myear"), number, int(groups["mday"]), today)
-
-
-def _day(year: str | None, month: int, day: int, today: date) -> Span:
+def _day(year: str | None, name: str, number: str, today: date) -> Span:
+    month, day = MONTHS[name], int(number)
     if year is not None:
         return _one(date(int(year), month, day))
     # Without a year take the nearest date, with a preference for the past.
@@ -211,22 +185,11 @@ def _day(year: str | None, month: int, day: int, today: date) -> Span:
     return Span(near, near, any_year=True)
 
 
-def _named_month(groups: dict[str, str], _today: date) -> Span:
-    return month_of(int(groups["nyear"]), MONTHS[groups["named"]])
-
-
-def _named_season(groups: dict[str, str], _today: date) -> Span:
-    return _season_of(int(groups["syear"]), groups["season"])
-
-
-def _inside_month(groups: dict[str, str], today: date) -> Span:
-    month = MONTHS[groups["imonth"]]
-    return month_of(_year_near(month, today), month)._replace(any_year=True)
-
-
-def _inside_season(groups: dict[str, str], today: date) -> Span:
-    start = _SEASONS[groups["iseason"]]
-    return _season_of(_year_near(start, today), groups["iseason"])._replace(any_year=True)
+def _inside(month: int, season: str, today: date) -> Span:
+    """Return the nearest month, or season that begins in it, with a preference for the past."""
+    year = _year_near(month, today)
+    found = _season_of(year, season) if season else month_of(year, month)
+    return found._replace(any_year=True)
 
 
 def near_date(span: Span, year: int) -> Span:
@@ -247,27 +210,10 @@ def _year_near(month: int, today: date) -> int:
     return today.year if month - today.month < 6 else today.year - 1
 
 
-def _year(groups: dict[str, str], _today: date) -> Span:
-    year = int(groups["year"])
-    return Span(date(year, 1, 1), date(year, 12, 31))
-
-
-def _weekday_alone(groups: dict[str, str], today: date) -> Span:
-    return _one(_weekday_before(groups["weekday"], today + _DAY))
-
-
 def _near(groups: dict[str, str], today: date) -> Span:
     words = groups["near"]
     offset = {"yesterday": -1, "tomorrow": 1}.get(words.split()[-1], 0)
     return _one(today + _DAY * (offset * 2 if words.startswith("day") else offset))
-
-
-def _ago(groups: dict[str, str], today: date) -> Span:
-    return _counted(groups["count"], groups["aunit"], today, -1)
-
-
-def _ahead(groups: dict[str, str], today: date) -> Span:
-    return _counted(groups["fcount"], groups["funit"], today, 1)
 
 
 def _counted(count: str, unit: str, today: date, sign: int) -> Span:
@@ -277,11 +223,7 @@ def _counted(count: str, unit: str, today: date, sign: int) -> Span:
     if unit == "week":
         middle = today + _DAY * 7 * number
         return Span(middle - _DAY * 2, middle + _DAY * 2)
-    if unit == "weekend":
-        return _weekend(today, number)
-    if unit == "month":
-        return _months_away(today, number)
-    return Span(date(today.year + number, 1, 1), date(today.year + number, 12, 31))
+    return _UNITS[unit](today, number)
 
 
 def _which(groups: dict[str, str], today: date) -> Span:
@@ -300,29 +242,6 @@ def _which(groups: dict[str, str], today: date) -> Span:
         return _one(_weekday_before(unit, today + _DAY) + _DAY * 7)
     last = _weekday_before(unit, today)
     return _one(last if sign < 0 else last + _DAY * 7)
-
-
-def _week(today: date, sign: int) -> Span:
-    monday = today - _DAY * today.weekday() + _DAY * 7 * sign
-    return Span(monday, monday + _DAY * 6)
-
-
-def _weekend(today: date, sign: int) -> Span:
-    saturday = today - _DAY * today.weekday() + _DAY * (5 + 7 * sign)
-    return Span(saturday, saturday + _DAY)
-
-
-def _months_away(today: date, sign: int) -> Span:
-    month = today.year * 12 + today.month - 1 + sign
-    return month_of(month // 12, month % 12 + 1)
-
-
-def _years_away(today: date, sign: int) -> Span:
-    return Span(date(today.year + sign, 1, 1), date(today.year + sign, 12, 31))
-
-
-def _nights_away(today: date, sign: int) -> Span:
-    return _one(today + _DAY * sign)
 
 
 def _weekday_before(name: str, today: date) -> date:
@@ -349,31 +268,47 @@ def _one(day: date) -> Span:
     return Span(day, day)
 
 
+def _whole_week(today: date, weeks: int, first: int, last: int) -> Span:
+    """Return days of a week, this one or another; Monday is 0."""
+    monday = today + _DAY * (7 * weeks - today.weekday())
+    return Span(monday + _DAY * first, monday + _DAY * last)
+
+
+def _whole_year(year: int) -> Span:
+    return Span(date(year, 1, 1), date(year, 12, 31))
+
+
 _UNITS: dict[str, Callable[[date, int], Span]] = {
-    "week": _week,
-    "weekend": _weekend,
-    "month": _months_away,
-    "year": _years_away,
-    "night": _nights_away,
+    "week": lambda today, away: _whole_week(today, away, 0, 6),
+    "weekend": lambda today, away: _whole_week(today, away, 5, 6),
+    "month": lambda today, away: month_of(*_plus_months(today, away)),
+    "year": lambda today, away: _whole_year(today.year + away),
+    "night": lambda today, away: _one(today + _DAY * away),
 }
-_READERS: dict[str, Callable[[dict[str, str], date], Span | list[Span]]] = {
-    "iso": _iso,
+_Groups = dict[str, str]
+_READERS: dict[str, Callable[[_Groups, date], Span | list[Span]]] = {
+    "iso": lambda groups, _: _one(date(*map(int, groups["iso"].split()))),
     "slashed": _slashed,
     "rolling": _rolling,
     "runit1": _rolling,
-    "dmonth": _day_month,
-    "mmonth": _month_day,
-    "named": _named_month,
-    "season": _named_season,
+    "dmonth": lambda groups, today: _day(
+        groups.get("dyear"), groups["dmonth"], groups["day"], today
+    ),
+    "mmonth": lambda groups, today: _day(
+        groups.get("myear"), groups["mmonth"], groups["mday"], today
+    ),
+    "named": lambda groups, _: month_of(int(groups["nyear"]), MONTHS[groups["named"]]),
+    "season": lambda groups, _: _season_of(int(groups["syear"]), groups["season"]),
     "which": _which,
-    "count": _ago,
-    "fcount": _ahead,
+    "count": lambda groups, today: _counted(groups["count"], groups["aunit"], today, -1),
+    "fcount": lambda groups, today: _counted(groups["fcount"], groups["funit"], today, 1),
     "near": _near,
-    "imonth": _inside_month,
-    "iseason": _inside_season,
-    "year": _year,
-    "weekday": _weekday_alone,
+    "imonth": lambda groups, today: _inside(MONTHS[groups["imonth"]], "", today),
+    "iseason": lambda groups, today: _inside(_SEASONS[groups["iseason"]], groups["iseason"], today),
+    "year": lambda groups, _: _whole_year(int(groups["year"])),
+    "weekday": lambda groups, today: _one(_weekday_before(groups["weekday"], today + _DAY)),
 }
+"""By a group of `DATE`: what a match with it means."""
 
 
 @lru_cache(maxsize=4_096)
