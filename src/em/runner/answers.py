@@ -163,75 +163,53 @@ def _check(field: Field, answer: Any, place: str) -> Any:
         if field.required:
             raise RoutineError("an answer is required", place=place)
         return None
-    return _CHECKS[field.type](field, answer, place)
-
-
-def _text(_field: Field, answer: Any, place: str) -> str:
-    if not isinstance(answer, str):
-        raise _wrong("a text", answer, place)
-    return answer
-
-
-def _secret(_field: Field, answer: Any, place: str) -> str:
-    if not isinstance(answer, str):
+    if field.type == "multiselect":
+        if answer == [] and field.required:
+            raise RoutineError("at least one option is required", place=place)
+        if not isinstance(answer, list):
+            raise RoutineError(f"{answer!r} is not a list", place=place)
+    try:
+        return _read(field, answer)
+    except ValueError as wrong:
         # The message must not show a secret.
-        raise RoutineError("the answer must be a text", place=place)
+        shown = "the answer" if field.type == "secret" else repr(wrong.args[1])
+        raise RoutineError(f"{shown} is not {wrong.args[0]}", place=place) from None
+
+
+def _read(field: Field, answer: Any) -> Any:
+    """Return an answer as a value of its field; a ValueError has what was expected, and found."""
+    kind = field.type
+    if kind in ("number", "integer"):
+        return _number(answer, is_whole=kind == "integer")
+    if kind in ("boolean", "confirm"):
+        known = answer if isinstance(answer, bool) else _WORDS.get(str(answer).strip().lower())
+        if known is None:
+            raise ValueError("yes or no", answer)
+        return known
+    if kind == "multiselect":
+        return [_option(field, one) for one in answer]
+    if kind == "select":
+        return _option(field, answer)
+    if kind != "json" and not isinstance(answer, str):
+        raise ValueError("a text", answer)
     return answer
 
 
-def _number(field: Field, answer: Any, place: str) -> int | float:
-    whole = field.type == "integer"
+def _number(answer: Any, *, is_whole: bool) -> int | float:
+    expected = "a whole number" if is_whole else "a number"
     try:
         number = read_number(answer)
     except ValueError:
-        raise _wrong("a number", answer, place) from None
-    if isinstance(number, int) and not isinstance(number, bool):
+        raise ValueError("a number", answer) from None
+    if type(number) is int:
         return number
-    if not isinstance(number, float) or not isfinite(number) or (whole and number % 1):
-        raise _wrong("a whole number" if whole else "a number", answer, place)
-    return int(number) if whole else number
+    if type(number) is not float or not isfinite(number) or (is_whole and number % 1):
+        raise ValueError(expected, answer)
+    return int(number) if is_whole else number
 
 
-def _confirm(_field: Field, answer: Any, place: str) -> bool:
-    if isinstance(answer, bool):
-        return answer
-    if isinstance(answer, str) and answer.strip().lower() in _WORDS:
-        return _WORDS[answer.strip().lower()]
-    raise _wrong("yes or no", answer, place)
-
-
-def _select(field: Field, answer: Any, place: str) -> Any:
+def _option(field: Field, answer: Any) -> Any:
     for option in field.options:
         if answer == option or str(answer) == str(option):
             return option
-    options = ", ".join(field.option_texts)
-    raise _wrong(f"one of: {options}", answer, place)
-
-
-def _multiselect(field: Field, answer: Any, place: str) -> list[Any]:
-    if not isinstance(answer, list):
-        raise _wrong("a list", answer, place)
-    if not answer and field.required:
-        raise RoutineError("at least one option is required", place=place)
-    return [_select(field, item, place) for item in answer]
-
-
-def _wrong(expected: str, answer: Any, place: str) -> RoutineError:
-    return RoutineError(f"{answer!r} is not {expected}", place=place)
-
-
-def _json(_field: Field, answer: Any, _place: str) -> Any:
-    return answer
-
-
-_CHECKS = {
-    "json": _json,
-    "text": _text,
-    "secret": _secret,
-    "number": _number,
-    "integer": _number,
-    "boolean": _confirm,
-    "confirm": _confirm,
-    "select": _select,
-    "multiselect": _multiselect,
-}
+    raise ValueError(f"one of: {', '.join(field.option_texts)}", answer)
