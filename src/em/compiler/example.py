@@ -105,12 +105,9 @@ class Read:
         result: Any,
         asked: Iterable[Key] = (),
         named: Collection[str] = (),
-        *,
-        is_file: bool = False,
     ) -> None:
         self.tool, self.args = tool, args
-        # The text of a file is changed as a text, whatever it writes out.
-        self.result = result if is_file else structured(result)
+        self.result = structured(result)
         # The result is a text that writes out a structure, which the routine must read too.
         self.raw = result
         self.is_written_out = self.result is not result

@@ -48,19 +48,6 @@ class FromRead(msgspec.Struct, frozen=True):
     place: Place
 
 
-class FromText(msgspec.Struct, frozen=True):
-    """The value is found in a text that was read: a part of a line, or the place for a line.
-
-    function: of expressions, with what it takes behind the text. effect: the number of the write
-    whose new text it takes too.
-    """
-
-    role: Role
-    function: str
-    args: tuple[str, ...]
-    effect: int | None = None
-
-
 class Constant(msgspec.Struct, frozen=True):
     """The value is always the same."""
 
@@ -71,7 +58,7 @@ class FromForm(msgspec.Struct, frozen=True):
     """The value is another one in a plain form: an amount with two decimals, a slug."""
 
     form: str
-    of: FromInput | FromRead | FromText
+    of: FromInput | FromRead
 
 
 class FromNumbers(msgspec.Struct, frozen=True):
@@ -90,7 +77,7 @@ class FromEdit(msgspec.Struct, frozen=True):
     new: FromInput | FromRead
 
 
-Source = FromInput | FromRead | FromText | FromForm | FromNumbers | FromEdit | Constant
+Source = FromInput | FromRead | FromForm | FromNumbers | FromEdit | Constant
 
 
 class Atom(NamedTuple):

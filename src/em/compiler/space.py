@@ -36,7 +36,6 @@ from em.compiler.explanation import (
     FromInput,
     FromNumbers,
     FromRead,
-    FromText,
     Leaf,
     Source,
     computed,
@@ -945,7 +944,7 @@ class Space:
             return [] if value is MISSING else [value]
         if isinstance(source, FromForm | FromNumbers | FromEdit):
             return self._evaluate_parts(explanation, spot, depth)
-        if depth == 0 or isinstance(source, FromText):
+        if depth == 0:
             return None
         wanted: dict[str, set[Key]] = {}
         for name, leaf in self.roles[source.role].items():

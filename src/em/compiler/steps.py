@@ -27,7 +27,6 @@ from em.compiler.explanation import (
     FromInput,
     FromNumbers,
     FromRead,
-    FromText,
     Leaf,
     Source,
 )
@@ -61,7 +60,6 @@ from em.compiler.term import (
     Field,
     Fits,
     Formed,
-    Found,
     Given,
     KeyOf,
     Limit,
@@ -275,7 +273,7 @@ class Writer:
             return self._given(source.place)
         if isinstance(source, FromForm | FromNumbers | FromEdit):
             return self._made(one, trail, is_value=is_value)
-        assert isinstance(source, FromRead)  # a text is found by the writer of sessions
+        assert isinstance(source, FromRead), "no other source is left"
         term = self._result(source.role, trail)
         if term is None:
             return None
@@ -1170,12 +1168,11 @@ _TEXTS: dict[Any, Callable[[Writer, Any], str]] = {
     Formed: lambda self, term: term.form.replace(VALUE, self.text(term.of)),
     Text: lambda self, term: " ~ ".join(map(self.text, self.checked(term).parts)),
     Phrase: lambda self, term: f'({self.text(term.of)} if {self.given_text([term.place])} else "")',
-    Found: lambda self, term: f"{term.function}({', '.join(map(self.text, parts_of(term)))})",
 }
 """How terms are printed."""
 
 
-_ORDER: list[Any] = [FromInput, FromRead, FromText, FromForm, FromNumbers, FromEdit, Constant]
+_ORDER: list[Any] = [FromInput, FromRead, FromForm, FromNumbers, FromEdit, Constant]
 """Explanations that cost as much are preferred in this order."""
 
 

@@ -142,14 +142,6 @@ class Phrase(Node, frozen=True):
     of: "Term"
 
 
-class Found(Node, frozen=True):
-    """What a function finds in a text: `between(text, before, after)`."""
-
-    of: "Term"
-    function: str
-    args: tuple["Term", ...]
-
-
 class Formed(Node, frozen=True):
     """A value in one of the plain forms: `shown(title, "slug")`."""
 
@@ -183,7 +175,7 @@ class Cases(Node, frozen=True):
 
 Term = (
     Given | Optional | Nullable | Value | Result | Raw | Written | Field | At | Pick | KeyOf
-    | Common | Every | Limit | Merged | Text | Phrase | Found | Formed | Computed | Edited | Cases
+    | Common | Every | Limit | Merged | Text | Phrase | Formed | Computed | Edited | Cases
 )  # fmt: skip
 
 
