@@ -330,11 +330,30 @@ def _elements(lists: Sequence[list[Any]]) -> Json:
         needed = {"required": [*fields], "properties": fields} if fields else {}
         return {"items": {"type": "object", **needed}}
     is_same = all(same(one, lists[0]) for one in lists)
+    if all(isinstance(one, str) and has_parts(one) for one in inner):
+        return _lines(lists)
     are_few = len(distinct(inner)) <= MOST_WORDS and are_options(inner)
     if (is_same or are_few) and all(isinstance(one, str) and is_word(one) for one in inner):
         # Words of a list are states, as single ones are.
         return {"items": {"enum": sorted(distinct(inner).values())}}
     return {}
+
+
+def _lines(lists: Sequence[list[str]]) -> Json:
+    """Return the wordings of the first, the last and the other texts of lists, if all have one."""
+    several = [one for one in lists if len(one) > 1]
+    groups = [
+        [one[0] for one in several],
+        [one[-1] for one in lists],
+        [text for one in several for text in one[1:-1]],
+    ]
+    ways = []
+    for texts in filter(None, groups):
+        found = text_pattern(texts, [()] * len(texts), ENOUGH_SHARED)
+        if found is None:
+            return {}
+        ways.append(found)
+    return {"items": ways[0] if len(ways) == 1 else {"anyOf": ways}}
 
 
 def _constants(fields: Json, *, only_flags: bool) -> Json:

@@ -69,6 +69,10 @@ RARELY_BY_CHANCE, ENOUGH_TO_KEEP = 0.1, 3.0
 """Bits for each pair, and of all, between which an order may have held by chance."""
 IN_REACH = 3
 """So many times the most that a write took is no limit of it."""
+DAY = "[:10]"
+"""The day of a moment."""
+FEWEST_UNLIKE = 3
+"""Lists of several identifiers, before none may stand there twice."""
 MOST_ALIKE = 30
 """Places with one value that are compared with each other."""
 MOST_RESULTS = 12
@@ -526,7 +530,7 @@ def _orders(situations: Sequence[Situation]) -> Found:
     inputs = situations[0].inputs
     # Of few inputs fewer pairs were tried than of all that was read.
     families = Counter(sum(text in inputs for text in texts) for texts in facts)
-    for (text, other_text), rows in facts.items():
+    for (text, other_text), rows in map(_by_day, facts.items()):
         if not all(are_comparable(one.value, other.value) for one, other in rows):
             continue
         is_count = text.endswith(LENGTH) or other_text.endswith(LENGTH)
@@ -542,8 +546,36 @@ def _orders(situations: Sequence[Situation]) -> Found:
             is_kin=_are_kin(rows[0], situations[0]),
             is_near=_are_near(rows, situations[0]) and not _is_chance(rows, pairs, situations[0]),
         )
+        if sign and DAY in text + other_text:
+            sign = f"{sign[0]}="
         if sign and _says_all(text, sign, other_text, inputs):
             yield f"{text} {sign} {other_text}", pairs
+
+
+_Facts = tuple[tuple[str, str], list[tuple[Said, Said]]]
+
+
+def _by_day(facts: _Facts) -> _Facts:
+    """Return a date and a moment as two dates: the last day of something is a part of it."""
+    (text, other_text), rows = facts
+    lengths = [
+        {len(one.value) for one in own if isinstance(one.value, str)}
+        for own in zip(*rows, strict=True)
+    ]
+    if {10} not in lengths or any(len(one) != 1 for one in lengths) or lengths[0] == lengths[1]:
+        return facts
+    texts = [
+        one if size == {10} else f"{one}{DAY}"
+        for one, size in zip((text, other_text), lengths, strict=True)
+    ]
+    cut = [
+        (
+            one._replace(text=texts[0], value=one.value[:10]),
+            other._replace(text=texts[1], value=other.value[:10]),
+        )
+        for one, other in rows
+    ]
+    return (texts[0], texts[1]), cut
 
 
 def _says_all(text: str, sign: str, other_text: str, inputs: Container[str]) -> bool:
@@ -862,6 +894,22 @@ def _differences(situations: Sequence[Situation]) -> Found:
             yield f"{text} != {other_text}", pairs
 
 
+def _unlike(situations: Sequence[Situation]) -> Found:
+    """Yield that no identifier stands twice in a list, of which several had some."""
+    facts: dict[str, list[Pair]] = defaultdict(list)
+    repeated: set[str] = set()
+    for situation in situations:
+        for known in situation.known if not situation.own else ():
+            for text, values in lists_of(known.name, known.record):
+                if len(values) > 1 and not known.is_searched and all(map(is_code, values)):
+                    facts[text].append(Pair(values, None, ()))
+                    if len({*map(key_of, values)}) < len(values):
+                        repeated.add(text)
+    for text, pairs in facts.items():
+        if text not in repeated and len(pairs) >= FEWEST_UNLIKE:
+            yield f"distinct({text})", pairs
+
+
 def _may_be_same(one: Said, name: str, rows: Sequence[Json]) -> bool:
     """Return whether a value and a field of rows are of one kind: by name, and by form."""
     if one.text.rpartition(".")[2] != name or not (is_code(one.value) or is_date(one.value)):
@@ -887,6 +935,7 @@ _RELATIONS = (
     mentions,
     _absences,
     _differences,
+    _unlike,
 )
 
 

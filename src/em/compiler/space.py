@@ -99,6 +99,8 @@ SHORTEST_EDITED = 20
 _Purpose = tuple[Example, Turn | None, Role]
 
 
+UNNAMED = 4.0
+"""Bits that it costs to take a number for the length of a list whose name it has not."""
 BITS_OF_DAYS = 6.0
 """Bits of a date that is so many days after another one."""
 MOST_READS = 8
@@ -520,8 +522,7 @@ class Space:
         tried = 1
         for items, _, names in lists_before(spot):
             for form in totals_of(items):
-                if form == COUNT and not is_called(names, name):
-                    continue
+                is_named = form != COUNT or is_called(names, name)
                 tried += 1
                 made = applied(form, items)
                 if made is None or not same(round(made, 6), spot.value):
@@ -529,7 +530,7 @@ class Space:
                 for source, one in self.explain(spot._replace(value=items), "").items():
                     if isinstance(source, FromInput | FromRead):
                         total_of = FromForm(form, source)
-                        named = NAMED_ALIKE if form == COUNT else 0.0
+                        named = 0.0 if form != COUNT else NAMED_ALIKE if is_named else -UNNAMED
                         found[total_of] = Explanation(total_of, spot, named=named, parts=[one])
         for one in found.values():
             one.cost = math.log2(tried)
