@@ -25,8 +25,8 @@ _KEY_OF = (
     "admin deploy ssh jwt hmac webhook decryption unseal recovery validation"
 ).split()
 _LOGINS = (
-    "login logon sign·in signin auth authenticate creds connect create_user createuser adduser "
-    "hmac cipher pdo database"
+    "login logon log·in logging·in bind sign·in signin auth authenticate creds connect create_user "
+    "createuser adduser hmac cipher pdo database"
 ).split()
 """Beside these stand a user and a password, or other arguments and a key."""
 _HARMLESS_TOKENS = (
@@ -67,7 +67,7 @@ ANCHORS = (
     rf"{_spelled(_PASSWORDS)}|(?:^|[^a-z]|[a-z](?-i:P))(?:{_spelled(_SHORT + _SHORT_BENT)})"
     rf"|[a-z](?:{_any(_SHORT)})[^a-z]|secret|token|{_KEYS}"
     r"|(?-i:[a-z](?:Pass|Pwd|Pw|Psk)|[A-Z]_(?:KEY|AUTH|PAT))|authorization|cookie"
-    rf"|(?:{_spelled(_LOGINS)})\w{{0,16}}\\*[\"']?[ \t]{{0,2}}[(=:]|[ａ-ｚ]{{4}}|"
+    rf"|(?:{_spelled(_LOGINS)})\w{{0,16}}\\*[\"']?(?:[ \t]{{0,2}}[(=:]|[ \t]with\b)|[ａ-ｚ]{{4}}|"
     + "|".join(word.replace("·", " ") for words in FOREIGN.values() for word in words)
 )
 """What stands in every text that has a secret behind a name, in UTF-8; a pattern."""

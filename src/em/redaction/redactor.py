@@ -320,7 +320,8 @@ def _is_opaque(_: str, secret: str) -> bool:
 
 def _is_base62(_: str, secret: str) -> bool:
     kinds = (str.isdigit, str.isupper, str.islower)
-    return all(any(map(kind, secret)) for kind in kinds) and is_random(secret)
+    last = secret.replace("-", "_").rpartition("_")[2]
+    return all(any(map(kind, last)) for kind in kinds) and is_random(last)
 
 
 FORMS: Mapping[str, Callable[[str, str], bool]] = {

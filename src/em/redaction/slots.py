@@ -217,7 +217,7 @@ def _fits(rule: str, name: Name, value: str) -> bool:
         return False
     # type_token == "string" is code, tokens=1000 is a count
     is_count = name.text.lower().endswith("token") and (
-        value.isdigit() or (value.isalpha() and not is_random(value))
+        value.replace("_", "").isdigit() or (value.isalpha() and not is_random(value))
     )
     if is_count or (value[0].isspace() and " " in value.strip()):
         return False  # or the quote ended another text
@@ -277,6 +277,8 @@ def _member(view: View, name: Name, step: Any) -> tuple[int, int]:
     member = step.group().rstrip(b":= \t\r\n" + QUOTES.encode())
     if is_all(_VALUE_WORD, member.decode("latin-1")):
         return start + len(member), 1
+    if member.startswith((b"http:", b"https:")):
+        return 0, 0
     is_noun = name.kind == "password" and view.data[name.end : name.end + 1] in (b" ", b"\t")
     if b":" in step.group() and is_noun:
         return start + len(member), 2

@@ -27,7 +27,7 @@ _SHORTEST_RANDOM, _LONG_RANDOM, _SHORTEST, _LONG_TOKEN, _LONG_AUTH = 8, 10, 6, 1
 _FEWEST_SIGNS = 4
 """Different signs of what chance made: `xxxxxxxxxxxx` stands in a gap."""
 _SHORT_PARTS = 2.2
-_FEW_WORDS = 4
+_FEW_WORDS = 7
 _REFERENCE = r"\s*(?:\{\{.*\}\}|\$\{[^}]*\}|\$[A-Z_][A-Z0-9_]*|\*+|)\s*"
 _YOURS = r"<?your[-_ ].*|(?:[a-z]+[-_])+(?:key|token|secret|password)|x{3,}|\.{3,}"
 _IN_ITS_PLACE = frozenset(
@@ -163,6 +163,7 @@ def is_placeholder(name: str, value: str) -> bool:
         or is_all(r"<?your[-_ ]\D*|<[\D]*>", lowered)
         or (is_all(_YOURS, lowered) and not has(r"\d", value))
         or is_all(r"\[[A-Z_]+\]|[\w-]*\.{3,}", value)
+        or is_all(r"(?:.* )?(?:password|secret|passphrase|token)(?: .*)?", lowered)
     )
 
 
