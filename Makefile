@@ -96,8 +96,8 @@ bench-peers: .venv/dev ## recall beside mem0 and chromadb, installed for this on
 	$(BIN)/python -m bench.peers
 
 plugin: .venv/core ## write plugins/em and its marketplaces anew, for the version in src/em
-	$(BIN)/python -c 'from pathlib import Path; from em.clients.launch import published; \
-		from em.clients.plugin import marketplace, write; write(Path("."), marketplace(published()))'
+	$(BIN)/python -c 'from pathlib import Path; from em.clients.plugin import marketplace, published, write; \
+		write(Path("."), marketplace(published()))'
 
 constraints: .venv/dev ## pin what is installed now, without naming where it came from
 	$(BIN)/python -m pip freeze --exclude-editable --exclude em-core --exclude pip --exclude setuptools | sort -f > constraints.txt

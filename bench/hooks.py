@@ -30,7 +30,7 @@ def round_trip() -> Iterator[Figure]:
     """Each hook beside `python -c pass`, with lessons in the memory and the service running."""
     from em import Memory
     from em.clients import hook
-    from em.clients.launch import launch_of
+    from em.clients.plugin import launch_of
     from em.heuristics.heuristic import Lesson
 
     with tempfile.TemporaryDirectory() as folder:

@@ -16,8 +16,7 @@ from em import Memory
 from em.cli import doctor
 from em.cli.root import run
 from em.clients.installation import AGENTS
-from em.clients.launch import launch_of
-from em.clients.plugin import write
+from em.clients.plugin import launch_of, write
 from em.runner.sandbox import sandbox
 from em.store import migrations
 from em.store.sqlite import SqliteStore

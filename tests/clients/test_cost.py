@@ -12,7 +12,7 @@ from tests.clients.coding_agents import Codex, CodingAgent
 
 from em import Memory
 from em.clients.hook_service import end_service
-from em.clients.launch import socket_of
+from em.clients.plugin import socket_of
 from em.runner.package import keep_routine
 
 OWN_TOKENS, ROUTINE_TOKENS = 1_000, 60

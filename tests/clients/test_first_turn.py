@@ -9,7 +9,7 @@ from tests.clients.coding_agents import CodingAgent
 
 from em import Memory
 from em.clients.hook_service import end_service
-from em.clients.launch import socket_of
+from em.clients.plugin import socket_of
 from em.runner.package import keep_routine
 from em.serve.mcp.listing import MOST_BESIDE_HOOKS
 

@@ -25,8 +25,7 @@ from em.cli import install
 from em.clients import hook
 from em.clients.advice import HEADING, MOST_TOKENS, Advice
 from em.clients.hook_service import HookService, end_service
-from em.clients.launch import launch_of, socket_of
-from em.clients.plugin import FOLDER, marketplace
+from em.clients.plugin import FOLDER, launch_of, marketplace, socket_of
 from em.errors import EmError
 from em.heuristics.brief import cost
 from em.heuristics.failure import error_shape

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from tests.cli.em_command import em
 
-from em.clients.launch import published
-from em.clients.plugin import marketplace
+from em.clients.plugin import marketplace, published
 
 CLIENTS = ["claude-code", "codex", "opencode"]
 PROGRAMS = {"claude-code": "claude", "codex": "codex", "opencode": ""}

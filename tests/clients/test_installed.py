@@ -16,7 +16,7 @@ from em import Memory
 from em.clients.advice import HEADING
 from em.clients.hook import ask
 from em.clients.hook_service import end_service
-from em.clients.launch import socket_of
+from em.clients.plugin import socket_of
 from em.compiler.proposals import open_proposals
 from em.testing.model_server import SeenRequest
 

@@ -12,10 +12,9 @@ from tests.cli.em_command import em
 from tests.clients.test_hooks import event, lines_of_a_session
 
 from em import Memory
-from em.clients import proposer
+from em.clients import hook_service as proposer
 from em.clients.advice import HEADING, MOST_TOKENS, Advice
-from em.clients.hook_service import HookService
-from em.clients.proposer import Proposer
+from em.clients.hook_service import HookService, Proposer
 from em.compiler.proposals import find_proposal, note_told, open_proposals, propose
 from em.compiler.suggestions import Suggestion, suggest
 from em.errors import NotFound

@@ -13,7 +13,7 @@ from em.cli.command import command
 from em.cli.options import address, open_memory
 from em.cli.output import emit, note, printable, wants_json
 from em.clients.installation import AGENTS, Installation, launch_in, removal, remove
-from em.clients.launch import launch_of
+from em.clients.plugin import launch_of
 from em.clients.skill import SKILL, Skill
 from em.errors import EmError, UsageError
 from em.memory import Memory

@@ -12,8 +12,9 @@ import os
 import queue
 import signal
 import socket
+import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -23,15 +24,15 @@ from typing import Any
 
 from em.clients.advice import Advice
 from em.clients.hook import missed, starting
-from em.clients.launch import private_folder
-from em.clients.live_sessions import LiveSessions
-from em.clients.proposer import Proposer
+from em.clients.plugin import private_folder
 from em.clients.retention import forget_recordings
 from em.clients.skill import Skill
 from em.compiler.proposals import note_told
 from em.errors import EmError
 from em.memory import Memory
 from em.traces.intake import is_left_alone
+from em.traces.transcripts import FileImport, import_session, is_database, opened
+from em.traces.watch import GrowingFiles
 from em.values.canonical import Json
 
 LARGEST = 16 * 1024 * 1024
@@ -257,3 +258,149 @@ def _received(connection: socket.socket) -> bytes:
         if size > LARGEST:
             raise ValueError("the hook is too large")
     return b"".join(parts)
+
+
+class LiveSessions:
+    """The transcripts that are being written, by path, and the sessions in databases.
+
+    A hook names the session's transcript, so a session that is recorded as it goes and the same
+    file imported later are one trace. Sessions of opencode are in a database; they are read from
+    there whenever they go idle.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._files = GrowingFiles(memory.store, source="agent")
+        self._awaited: dict[Path, None] = {}
+        self._in_databases: dict[tuple[Path, str], None] = {}
+        self._times_lost = memory.store.times_lost
+
+    def read_on(self, path: Path, session: str = "") -> list[str]:
+        """Store what is new in a transcript and its sub-agents'. Return the ids of the traces.
+
+        A session in a database is only noted: it is read when it ends.
+        """
+        if _is_database(path):
+            self._in_databases[path, session] = None
+            return []
+        return [one for file in (path, *_sub_agents(path)) for one in self._read(file)]
+
+    def read_on_all(self) -> None:
+        """Store what is new in every transcript that is open, or was not there yet."""
+        for path in [*self._files.paths, *self._awaited]:
+            self._read(path)
+
+    def end(self, path: Path, session: str = "") -> list[str]:
+        """Store the rest of a session that ended, and of its sub-agents.
+
+        Return the ids of its traces; of a session in a database those with news.
+        """
+        if _is_database(path):
+            self._in_databases.pop((path, session), None)
+            return import_session(self._memory.store, path, session)
+        return [one for file in (path, *_sub_agents(path)) for one in self._end(file)]
+
+    def end_all(self) -> list[str]:
+        """Store the rest of every session. Return the ids of their traces."""
+        paths = [*self._files.paths, *self._awaited]
+        of_files = [trace_id for path in paths for trace_id in self._end(path)]
+        return of_files + [
+            trace_id
+            for path, session in [*self._in_databases]
+            for trace_id in self.end(path, session)
+        ]
+
+    def _read(self, path: Path) -> list[str]:
+        with suppress(EmError):  # it is read from its beginning the next time
+            found = self._read_file(path)
+            return [] if found is None else list(found.progress().traces)
+        return []
+
+    def _end(self, path: Path) -> list[str]:
+        with suppress(EmError):  # as above
+            found = self._read_file(path)
+            if found is not None:
+                self._files.finish(path)
+                return list(found.progress().traces)
+        return []
+
+    def _read_file(self, path: Path) -> FileImport | None:
+        store = self._memory.store
+        if self._times_lost != store.times_lost:
+            self._times_lost = store.times_lost
+            # Nothing of the open files is in the memory that there is now.
+            self._files = GrowingFiles(store, source="agent")
+        if not path.exists():
+            self._awaited[path] = None  # a session's first hooks come before its transcript
+            return None
+        self._awaited.pop(path, None)
+        return self._files.read_on(path)
+
+
+def _sub_agents(path: Path) -> list[Path]:
+    """Return the transcripts of a session's sub-agents, as Claude Code names them."""
+    return sorted(path.with_suffix("").glob("subagents/*.jsonl"))
+
+
+def _is_database(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with opened(path) as file:
+        return is_database(file)
+
+
+QUIET = 10.0
+"""Seconds without a new session before it looks."""
+MOST_SECONDS = 180.0
+MOST_TRACES = 50
+"""Sessions that are looked at together; a computer that was off may have many."""
+
+
+class Proposer:
+    """Starts a command with the traces that are new, once they are quiet; one at a time.
+
+    To compile and prove takes a processor for a while, and hooks must be answered at once. So a
+    process of its own does it, with a low priority, and is ended if it takes too long. It only
+    reads traces and stores proposals: it calls no tool.
+    """
+
+    def __init__(self, command: Sequence[str], *, quiet: float = QUIET) -> None:
+        self._command, self._quiet = command, quiet
+        self._new: dict[str, None] = {}
+        self._last = self._began = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def add(self, trace_ids: Iterable[str]) -> None:
+        """Note traces that have news."""
+        for trace_id in trace_ids:
+            self._new[trace_id] = None
+            self._last = monotonic()
+
+    def look(self) -> None:
+        """Start the command if it is time to, or end one that takes too long."""
+        now = monotonic()
+        if self._process is not None:
+            if self._process.poll() is None and now - self._began > MOST_SECONDS:
+                self._process.kill()
+            if self._process.poll() is None:
+                return
+            self._process = None
+        if not self._new or not self._command or now - self._last < self._quiet:
+            return
+        traces, self._new = [*self._new][-MOST_TRACES:], {}
+        about = [part for trace_id in traces for part in ("--about", trace_id)]
+        self._began = now
+        self._process = subprocess.Popen(  # noqa: S603 - em's own command
+            [*self._command, *about],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, 10)
+
+    def end(self) -> None:
+        """End a command that still runs."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()

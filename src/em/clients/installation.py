@@ -15,8 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from em.clients.launch import Launch
-from em.clients.plugin import FOLDER, marketplace, write
+from em.clients.plugin import FOLDER, Launch, marketplace, write
 from em.clients.skill import FILE
 from em.errors import NotFound, UsageError
 
