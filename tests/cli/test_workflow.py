@@ -201,7 +201,6 @@ def test_ctrl_c_says_how_to_go_on() -> None:
         (["inspect", "nope"], 1, "there is no workflow run 'nope'"),
         (["inspect", "--recent", "--all"], 2, "give only one of RUN"),
         (["cleanup", "--older-than", "soon"], 2, "--older-than must be a duration"),
-        (["compile", "nope", "-o", "out"], 1, "there is no workflow run"),
         (["rnu"], 2, "rnu"),
     ],
 )
@@ -214,22 +213,6 @@ def test_slips_are_told(args: list[str], code: int, said: str) -> None:
     Memory().close()
     ran = em("workflow", *args)
     assert (ran.code, said in ran.err + ran.out) == (code, True), ran
-
-
-def test_a_run_becomes_a_routine() -> None:
-    for _ in range(2):
-        em("workflow", "run", "tell", "-p", "topic=bees")
-    (run, _) = em("workflow", "inspect", "--json").json["runs"]
-    made = em("workflow", "compile", run["run_id"], "-o", "routine", "--keep")
-    assert "facts: constant (the same in 2 of 2 runs)" in made.out
-    assert em("routine", "validate", "routine").code == 0
-    Path("input.json").write_text('{"topic": "ants", "depth": 1}')
-    assert em("run", "tell", "--input", "input.json").out == '"a fine text"\n'
-    # What the routine was made of is not cleaned up.
-    assert "routine tell@1 refers to it" in em("workflow", "cleanup", "--older-than", "0d").err
-    wrong = em("workflow", "compile", run["run_id"], "-o", "r2", "--freeze", "fatcs")
-    assert (wrong.code, "did you mean 'facts'?" in wrong.err) == (2, True)
-    assert not Path("r2").exists()
 
 
 def test_a_gate_is_answered_where_a_parameter_is_a_secret(tmp_path: Path) -> None:

@@ -192,17 +192,10 @@ def routines(garden: Garden) -> None:
 def workflows(garden: Garden) -> None:
     who, marker = garden.who, garden.marker
     garden.workflow("given", {"text": marker("param")}, prompt=marker("prompt"), subject=who)
-    recalled = garden.workflow("recalls")
-    assert garden.stem in recalled.output
+    assert garden.stem in garden.workflow("recalls").output
     assert garden.stem in garden.workflow("reads").output
     assert garden.stem in garden.workflow("inside").output
     assert garden.stem in garden.workflow("knows").output
-    compiled = garden.memory.workflows(garden.flow, client=garden.model).compile(
-        recalled.run_id, lambda _one: True, name=f"frozen_{who}"
-    )
-    from em.runner.package import keep_routine
-
-    keep_routine(garden.memory.store, compiled.files, compiled.from_events)
 
 
 def behaviours(garden: Garden) -> None:

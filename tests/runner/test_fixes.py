@@ -120,7 +120,8 @@ def test_the_command_prints_a_fix_also_if_the_run_asked_for_approval(
     assert em(["run", ".", "--tools", "tools.py", "--auto-fix", "--yes", *options]) == 0
     out, err = capsys.readouterr()
     assert out.strip() == "true"
-    assert err.count('fixed: step a called again with {"n":2} (2 works)') == 1
+    assert err.count("fixed: step a:") == 1
+    assert "2 works" in err
     assert Path("calls").read_text().split() == ["1", "2", "3"], "and nothing was made twice"
 
 

@@ -190,18 +190,6 @@ def test_the_choices_of_a_list_are_those_of_jobs() -> None:
     assert get_args(Kind) == KINDS
 
 
-def test_lessons_are_queued_and_listed_by_kind(on_sqlite: Workplace) -> None:
-    db = ("--db", on_sqlite.db)
-    with Memory(on_sqlite.db) as memory:
-        events = [{"type": "tool_call", "seq": 0, "tool": "t", "args": {}, "result": 1}]
-        trace = {"version": "1", "mission": {"goal": "g"}, "events": events, "outcome": "success"}
-        found = memory.add_trace(trace)
-    (job,) = em("queue", "reflect", found, "--json", *db).json["jobs"]
-    em("queue", "run", "busy_one", "--input", "-", *db, stdin='{"n": 1}')
-    listed = em("queue", "list", "--kind", "reflect", "--json", *db).json["jobs"]
-    assert [view["id"] for view in listed] == [job]
-
-
 def test_waiting_jobs_are_listed_behind_any_number_of_done_ones(on_sqlite: Workplace) -> None:
     settings()
     db = ("--db", on_sqlite.db)

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, TypedDict, TypeVar
 import click
 import msgspec
 
-from em.cli.output import note, only_results_on_stdout
+from em.cli.output import only_results_on_stdout
 from em.errors import EmError, InputError, NotFound, UsageError
 from em.log.event import Event
 from em.log.summary import Cursor
@@ -43,37 +43,43 @@ def person() -> str:
         return ""  # a container may run as nobody in particular
 
 
-def selection(function: F) -> F:
-    """Add the options that select events."""
-    for option in (
-        click.option("--until", metavar="TIME", help="Only events before this time."),
-        click.option("--since", metavar="TIME", help="Only events at or after this time."),
-        click.option("--kind", "kinds", multiple=True, help="Only this kind. Repeatable."),
-        click.option("--subject", help="Only events about this subject."),
-        click.option("--stream", help="Only events of this stream."),
-    ):
-        function = option(function)
-    return function
+def added(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Return a decorator that adds options, which are listed in this order."""
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
 
 
-def answering(function: F) -> F:
-    """Add the options that answer a run's prompts and grant permissions."""
-    for option in (
-        click.option("--yes", is_flag=True, help="Answer yes to every confirmation."),
-        click.option(
-            "--answers",
-            metavar="JSON|FILE",
-            help="Answers as JSON, {step: {field: value}}, or a file with it; - for stdin.",
-        ),
-        click.option("--allow-env", multiple=True, metavar="NAME", help=_ALLOW.format("read")),
-        click.option("--allow-host", multiple=True, metavar="HOST", help=_ALLOW.format("call")),
-        click.option(
-            "--allow-folder", multiple=True, metavar="DIR", help=_ALLOW.format("read and change")
-        ),
-        click.option("--allow-command", multiple=True, metavar="NAME", help=_ALLOW.format("run")),
-    ):
-        function = option(function)
-    return function
+selection = added(
+    click.option("--stream", help="Only events of this stream."),
+    click.option("--subject", help="Only events about this subject."),
+    click.option("--kind", "kinds", multiple=True, help="Only this kind. Repeatable."),
+    click.option("--since", metavar="TIME", help="Only events at or after this time."),
+    click.option("--until", metavar="TIME", help="Only events before this time."),
+)
+"""The options that select events."""
+with_tools = click.option(
+    "--tools", metavar="MODULE|FILE", help="Python module whose functions are the tools."
+)
+answering = added(
+    click.option("--allow-command", multiple=True, metavar="NAME", help=_ALLOW.format("run")),
+    click.option(
+        "--allow-folder", multiple=True, metavar="DIR", help=_ALLOW.format("read and change")
+    ),
+    click.option("--allow-host", multiple=True, metavar="HOST", help=_ALLOW.format("call")),
+    click.option("--allow-env", multiple=True, metavar="NAME", help=_ALLOW.format("read")),
+    click.option(
+        "--answers",
+        metavar="JSON|FILE",
+        help="Answers as JSON, {step: {field: value}}, or a file with it; - for stdin.",
+    ),
+    click.option("--yes", is_flag=True, help="Answer yes to every confirmation."),
+)
+"""The options that answer a run's prompts and grant permissions."""
 
 
 def limited(default: int, least: int = 1) -> Callable[[F], F]:
@@ -91,19 +97,13 @@ def limited(default: int, least: int = 1) -> Callable[[F], F]:
 
 def listing(default: int) -> Callable[[F], F]:
     """Add the options that every list of runs, traces and lessons takes."""
-
-    def add(function: F) -> F:
-        for option in (
-            click.option("--cursor", metavar="CURSOR", help="Go on behind this, as a list says."),
-            click.option("--until", metavar="TIME", help="Only those that began before this."),
-            click.option("--since", metavar="TIME", help="Only those that began at or after this."),
-            click.option("--subject", help="Only those about this subject."),
-            limited(default),
-        ):
-            function = option(function)
-        return function
-
-    return add
+    return added(
+        limited(default),
+        click.option("--subject", help="Only those about this subject."),
+        click.option("--since", metavar="TIME", help="Only those that began at or after this."),
+        click.option("--until", metavar="TIME", help="Only those that began before this."),
+        click.option("--cursor", metavar="CURSOR", help="Go on behind this, as a list says."),
+    )
 
 
 class Listed(TypedDict):
@@ -130,24 +130,6 @@ def listed(
     }
 
 
-def next_of(older: Cursor | None) -> dict[str, str]:
-    """Return where a list goes on, as its JSON has it; nothing on the last page."""
-    return {} if older is None else {"next": str(older)}
-
-
-def note_more(older: Cursor | None) -> None:
-    """Tell where a list goes on."""
-    if older is not None:
-        note(f"… there are more: repeat with --cursor {older}")
-
-
-def with_tools(function: F) -> F:
-    """Add `--tools`."""
-    return click.option(
-        "--tools", metavar="MODULE|FILE", help="Python module whose functions are the tools."
-    )(function)
-
-
 def load_tools(source: str | None) -> ToolRegistry | None:
     """Load the functions that `--tools` names."""
     with only_results_on_stdout():
@@ -159,12 +141,8 @@ def as_typed(shared: Mapping[str, Any]) -> str:
     typed: list[str] = []
     for name, value in shared.items():
         option = "--" + name.replace("_", "-")
-        if value is True:
-            typed.append(option)
-        elif isinstance(value, str):
-            typed += [option, value]
-        elif value:
-            typed += [word for each in value for word in (option, each)]
+        given = [value] if isinstance(value, str) else value or ()
+        typed += [option] if value is True else [word for one in given for word in (option, one)]
     return " ".join(map(_quoted, typed))
 
 

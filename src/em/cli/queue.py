@@ -4,16 +4,17 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from em import telemetry
 from em.cli.command import command, group
 from em.cli.options import (
+    added,
     limited,
     load_tools,
     open_memory,
@@ -21,6 +22,7 @@ from em.cli.options import (
     person,
     read_object,
     read_objects,
+    with_tools,
 )
 from em.cli.output import (
     Advance,
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
     from em.work.job import JobView
     from em.work.queue import Queue
 
-F = TypeVar("F", bound=Callable[..., Any])
 STATES = ("queued", "running", "waiting", "done", "failed", "cancelled")
 KINDS = ("routine", "workflow", "checkpoint", "compile", "reflect", "embed")
 """As `em.work.job` has them; commands load it only when they need it."""
@@ -67,21 +68,19 @@ def open_queue(*, create: bool = False) -> "Queue":
     return opened
 
 
-def queueing(function: F) -> F:
-    """Add the options of commands that queue jobs."""
-    for option in (
-        click.option("--wait", is_flag=True, help="Wait for the jobs, and report their results."),
-        click.option(
-            "--chunk",
-            type=click.IntRange(1, 10_000),
-            default=1,
-            show_default=True,
-            help="Runs per job. Larger jobs are faster for short runs.",
-        ),
-        click.option("--queue", help="The queue to use.  [default]"),
-    ):
-        function = option(function)
-    return function
+waiting = click.option("--wait", is_flag=True, help="Wait for the jobs, and report their results.")
+queueing = added(
+    click.option("--queue", help="The queue to use.  [default]"),
+    click.option(
+        "--chunk",
+        type=click.IntRange(1, 10_000),
+        default=1,
+        show_default=True,
+        help="Runs per job. Larger jobs are faster for short runs.",
+    ),
+    waiting,
+)
+"""The options of commands that queue jobs."""
 
 
 @queue.command("list")
@@ -139,7 +138,7 @@ def cancel(jobs: tuple[str, ...]) -> None:
 
 @queue.command("retry")
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
-@click.option("--wait", is_flag=True, help="Wait for the jobs, and report their results.")
+@waiting
 def retry(jobs: tuple[str, ...], wait: bool) -> int:
     """Queue the failed items of jobs again.
 
@@ -300,7 +299,7 @@ def _print_reasons(title: str, found: Mapping[str, str]) -> None:
     type=click.IntRange(1, 256),
     help="Jobs of a queue that this worker runs at a time.  [work.concurrency]",
 )
-@click.option("--tools", metavar="MODULE|FILE", help="Python module whose functions are the tools.")
+@with_tools
 @click.option("--drain", is_flag=True, help="Exit when no job is queued or running.")
 def worker(queues: tuple[str, ...], concurrency: int | None, tools: str | None, drain: bool) -> int:
     """Run queued jobs: runs, checkpoints, compilations. You can start several workers.

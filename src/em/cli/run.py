@@ -2,11 +2,11 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -26,6 +26,7 @@ from em.cli.conversation import (
     watching,
 )
 from em.cli.options import (
+    added,
     allowed,
     answering,
     as_typed,
@@ -37,6 +38,7 @@ from em.cli.options import (
     open_memory,
     person,
     read_object,
+    with_tools,
 )
 from em.cli.output import (
     Columns,
@@ -80,32 +82,21 @@ if TYPE_CHECKING:
     from em.compiler.match import Match
     from em.llm.client import LlmClient
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-
-def _shared(function: F) -> F:
-    """Add the options that `run` and `resume` share."""
-    for option in (
-        answering,
-        click.option(
-            "--private",
-            multiple=True,
-            metavar="NAME",
-            help="An argument whose value no model may see. Repeatable.",
-        ),
-        click.option("--auto-fix", is_flag=True, help="Ask a model what to do when a step fails."),
-        click.option(
-            "--trust", is_flag=True, help="Run code that a model wrote without a sandbox."
-        ),
-        click.option(
-            "--udf", metavar="MODULE|FILE", help="Functions in addition to those of udf.py."
-        ),
-        click.option(
-            "--tools", metavar="MODULE|FILE", help="Python module whose functions are the tools."
-        ),
-    ):
-        function = option(function)
-    return function
+_shared = added(
+    with_tools,
+    click.option("--udf", metavar="MODULE|FILE", help="Functions in addition to those of udf.py."),
+    click.option("--trust", is_flag=True, help="Run code that a model wrote without a sandbox."),
+    click.option("--auto-fix", is_flag=True, help="Ask a model what to do when a step fails."),
+    click.option(
+        "--private",
+        multiple=True,
+        metavar="NAME",
+        help="An argument whose value no model may see. Repeatable.",
+    ),
+    answering,
+)
+"""The options that `run` and `resume` share."""
 
 
 @command("run")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import msgspec
 
 from em.cli.command import group
 from em.cli.conversation import (
@@ -48,9 +47,7 @@ from em.cli.run import OF_RUNS
 from em.errors import NotFound, UsageError, WorkflowError
 from em.runner.history import STATUSES, RunFilter, find_runs
 from em.runner.journal import how_to_resume
-from em.runner.package import keep_routine, write_files
 from em.runner.tools import ToolRegistry
-from em.values.mismatch import closest
 from em.values.times import new_id, parse_duration
 from em.workflows.definition import WorkflowFile, typed_params
 from em.workflows.inspection import (
@@ -62,7 +59,6 @@ from em.workflows.inspection import (
 )
 from em.workflows.plan import Plan, refuse_invalid, validate_file
 from em.workflows.runs import Workflows
-from em.workflows.to_routine import Frozen
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -290,69 +286,6 @@ def graph(name: str, mermaid: bool, file: str | None) -> None:
         {"edges": [{"from": a, "to": b, "why": why} for a, b, why in edges(plan)]},
         "\n".join(map(printable, chart.split("\n"))),
     )
-
-
-@workflow.command("compile")
-@click.argument("run_id", metavar="RUN")
-@click.option("-o", "--output", required=True, metavar="DIR", help="The folder to write to.")
-@click.option("--name", help="The routine's name.  [the workflow's]")
-@click.option(
-    "--freeze",
-    multiple=True,
-    metavar="STEP",
-    help="Make this step's output a constant. Repeatable.",
-)
-@click.option("--yes", is_flag=True, help="Make every output of a model a constant; don't ask.")
-@click.option("--keep", is_flag=True, help="Store the routine too, to run it by its name.")
-@with_tools
-def compile_(
-    *,
-    run_id: str,
-    output: str,
-    name: str | None,
-    freeze: Sequence[str],
-    yes: bool,
-    keep: bool,
-    tools: str | None,
-) -> None:
-    """Compile RUN into a routine that runs without a model.
-
-    If a model returned the same in several runs, its output becomes a constant. For other outputs
-    you are asked; those that you don't make constant become inputs of the routine.
-    """
-    workflows = open_memory().workflows(None, load_tools(tools))
-    ask = sys.stdin.isatty() and not wants_json()
-
-    def may_freeze(one: Frozen) -> bool:
-        return yes or one.step in freeze or (ask and _ask_to_freeze(one))
-
-    made = workflows.compile(run_id, may_freeze, name=name)
-    unknown = sorted(set(freeze) - {one.step for one in made.frozen})
-    if unknown:
-        steps = [one.step for one in made.frozen]
-        fix = closest(unknown[0], steps) or f"steps that asked one: {', '.join(steps) or 'none'}"
-        raise UsageError(f"the step {unknown[0]!r} asked no model", place="--freeze", fix=fix)
-    write_files(made.files, Path(output))
-    ref = keep_routine(workflows.store, made.files, made.from_events).ref if keep else ""
-
-    def text() -> None:
-        for one in made.frozen:
-            seen = f"the same in {one.alike} of {count(one.runs, 'run')}"
-            what = "constant" if one.frozen else f"an input, {one.name}"
-            click.echo(f"{printable(one.step)}: {what} ({seen})")
-        note(f"written to {output}" + (f", stored as {ref}" if ref else ""))
-
-    frozen = [msgspec.structs.replace(one, value=None) for one in made.frozen]
-    emit({"folder": output, "kept": ref, "inputs": made.inputs, "frozen": frozen}, text)
-
-
-def _ask_to_freeze(one: Frozen) -> bool:
-    text = one.value if isinstance(one.value, str) else msgspec.json.encode(one.value).decode()
-    note(f"{one.step} returned: {text[:LONGEST]}")
-    note(f"the same in {one.alike} of {count(one.runs, 'run')}")
-    if one.holds:
-        note(f"it contains the value of: {', '.join(one.holds)}")
-    return click.confirm("Make it a constant? Otherwise it becomes an input", err=True)
 
 
 def _workflows(

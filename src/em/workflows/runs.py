@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
@@ -42,7 +42,6 @@ from em.runner.validation import Problem
 from em.settings import AllowSettings, Settings, WorkflowMemorySettings
 from em.store import Commit, open_store
 from em.store.protocol import Store
-from em.values.call import Effect
 from em.values.canonical import Json
 from em.values.times import new_id
 from em.workflows.builtins import Binding, Models, Sourced, Sources, no_source
@@ -61,9 +60,6 @@ from em.workflows.inspection import (
 from em.workflows.needs import Need
 from em.workflows.plan import Plan, plan_of, refuse_invalid, refuse_misfits, validate_file
 from em.workflows.slices import CountTokens, RunContext, about
-
-if TYPE_CHECKING:
-    from em.workflows.to_routine import CompiledWorkflow, MayFreeze
 
 CLEANED = "workflow_cleaned"
 EVERY = timedelta(hours=1)
@@ -420,22 +416,6 @@ class Workflows:
     def statistics(self, **chosen: Unpack[RunFilter]) -> Sequence[Totals]:
         """Return what runs left in memory, by workflow: runs, steps and bytes."""
         return self.store.summaries.totals(run_query("workflow", **chosen))
-
-    def compile(
-        self, run_id: str, may_freeze: "MayFreeze | None" = None, *, name: str | None = None
-    ) -> "CompiledWorkflow":
-        """Compile a run to a routine package that does the same without a model.
-
-        A model's answer that was the same in several runs is frozen. For others `may_freeze`
-        decides; without it, or if it declines, the answer becomes an input of the routine.
-        """
-        from em.workflows.to_routine import compile_run
-
-        def effect_of(tool: str) -> Effect | None:
-            return self.tools[tool].effect if tool in self.tools else None
-
-        ask = may_freeze or (lambda _one: False)
-        return compile_run(self.store, run_id, ask, name=name, effect_of=effect_of)
 
     def cleanup(self, days_old: float = 30, *, dry_run: bool = False) -> Cleaned:
         """Erase what old finished runs left, unless something refers to it."""
