@@ -8,10 +8,10 @@ import random
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import datetime
-from functools import wraps
-from itertools import islice
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec
 
 import msgspec
@@ -494,43 +494,29 @@ def checkpoint_many(
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    wanted = processes or os.cpu_count() or 1
     every = list(names)
-    done = 0
-    failed: dict[str, str] = {}
-
-    def take(report: tuple[int, dict[str, str]]) -> None:
-        nonlocal done
-        done += report[0]
-        failed.update(report[1])
-        progress(done + len(failed), len(every))
-
-    if wanted == 1:
-        for portion in _portions(every):
-            take(_portion(subjects, portion, how))
-        return done, failed
-    # Spawn, don't fork: a child must not inherit the store's connections.
-    with ProcessPoolExecutor(wanted, mp_context=get_context("spawn")) as pool:
-        jobs = [
-            pool.submit(_in_process, db, subjects.settings, portion, how)
-            for portion in _portions(every)
-        ]
-        for job in jobs:
-            take(job.result())
+    portions = [every[start : start + PORTION] for start in range(0, len(every), PORTION)]
+    done, failed = 0, dict[str, str]()
+    with ExitStack() as ends:
+        reports: Iterable[tuple[int, dict[str, str]]]
+        reports = (_portion(subjects, portion, how) for portion in portions)
+        if (wanted := processes or os.cpu_count() or 1) > 1:
+            # Spawn, don't fork: a child must not inherit the store's connections.
+            pool = ProcessPoolExecutor(wanted, mp_context=get_context("spawn"))
+            elsewhere = partial(_in_process, db, subjects.settings, how)
+            reports = ends.enter_context(pool).map(elsewhere, portions)
+        for count, problems in reports:
+            done += count
+            failed |= problems
+            progress(done + len(failed), len(every))
     return done, failed
-
-
-def _portions(names: Iterable[str]) -> Iterator[list[str]]:
-    left = iter(names)
-    while portion := list(islice(left, PORTION)):
-        yield portion
 
 
 _opened: dict[str | None, Subjects] = {}
 
 
 def _in_process(
-    db: str | None, settings: StateSettings, names: Sequence[str], how: dict[str, Any]
+    db: str | None, settings: StateSettings, how: dict[str, Any], names: Sequence[str]
 ) -> tuple[int, dict[str, str]]:
     if db not in _opened:
         _opened[db] = Subjects(open_store(db, None, create=False), settings)
