@@ -106,10 +106,7 @@ class FileConnections:
         self._idle: list[FileConnection] = []
         # Of a store that nobody closed and nobody has any more. Python 3.13 warns otherwise.
         weakref.finalize(self, _close_idle, self._idle, self._pid).atexit = False
-        self._used = 0
-        self._waiting = 0
-        self._lock = threading.Lock()
-        self._freed = threading.Condition(self._lock)
+        self._free = threading.Semaphore(self._limit)
         self._write_lock = threading.RLock()
 
     def write_lock(self) -> "threading.RLock":
@@ -133,51 +130,33 @@ class FileConnections:
             # A child process must not touch the parent's connections, not even to close them.
             self._start()
         self._look()
-        with self._lock:
-            while self._used >= self._limit:
-                self._waiting += 1
-                try:
-                    self._freed.wait()
-                finally:
-                    self._waiting -= 1
-            if self._closed:
-                raise StoreError("this store was closed", fix="open it again")
-            self._used += 1
-            if self._idle:
-                return self._idle.pop()
+        if self._closed:
+            raise StoreError("this store was closed", fix="open it again")
+        self._free.acquire()
         try:
+            with suppress(IndexError):
+                return self._idle.pop()
             return self._open_one()
         except BaseException:
-            self._put_back(None)
+            self._free.release()
             raise
 
     def give_back(self, connection: FileConnection) -> None:
         """Take a connection back; close it if it can't be used again."""
-        reusable = False
         try:
-            reusable = self._usable(connection) and not self._closed
-            if not reusable:
+            if self._usable(connection) and not self._closed:
+                self._idle.append(connection)
+            else:
                 connection.close()
         finally:
-            self._put_back(connection if reusable else None)
-
-    def _put_back(self, connection: FileConnection | None) -> None:
-        with self._lock:
-            self._used -= 1
-            if connection is not None:
-                self._idle.append(connection)
-            if self._waiting:
-                self._freed.notify()
+            self._free.release()
 
     def pause(self) -> Callable[[], None]:
         """Wait briefly until no connection is in use. Call what is returned to lend them again."""
-        deadline = time.monotonic() + FORK_WAIT
-        self._lock.acquire()
-        while self._used and time.monotonic() < deadline:
-            self._lock.release()
-            time.sleep(0.001)
-            self._lock.acquire()
-        return self._lock.release
+        end, free, taken = time.monotonic() + FORK_WAIT, self._free, 0
+        while taken < self._limit and free.acquire(timeout=max(0.0, end - time.monotonic())):
+            taken += 1
+        return lambda: free.release(taken) if taken else None
 
     def logs(self) -> set[Identity]:
         """Return the write-ahead logs that idle connections have open."""
@@ -185,10 +164,7 @@ class FileConnections:
 
     def drop_idle(self) -> None:
         """Close the idle connections, so that the next use connects again."""
-        with self._lock:
-            idle = self._idle.copy()
-            self._idle.clear()
-        _close_idle(idle, self._pid)
+        _close_idle(self._idle, self._pid)
 
     def close(self) -> None:
         """Close the idle connections now, and the others when they are given back."""
@@ -198,9 +174,9 @@ class FileConnections:
 
 def _close_idle(idle: list[FileConnection], pid: int) -> None:
     """Close connections, if this is the process that opened them."""
-    if pid == os.getpid():
-        for connection in idle:
-            connection.close()
+    while idle and pid == os.getpid():
+        with suppress(IndexError):  # another thread has just taken it
+            idle.pop().close()
 
 
 _all_connections: weakref.WeakSet[FileConnections] = weakref.WeakSet()
