@@ -1,4 +1,4 @@
-"""The overview: what can be saved and was, what waits, what failed, what was learnt. No more."""
+"""The overview: what can be saved and was, what waits, what failed. No more."""
 
 import re
 import subprocess
@@ -129,7 +129,6 @@ def test_a_group_is_compiled_shown_and_kept_as_one_routine(serve: Serve, tmp_pat
     text = found(service)
     assert "What can be saved" not in headings(text)
     assert 'In use already: <a href="/ui/routine?ref=cancel%401">cancel</a>' in text
-    assert "Learnt this week" in headings(text)
     assert "in use: <a" in service.http.get(group[1]).text
     for wrong in ("", "x", f"{ids[0]},x", ",".join(f"t{n}" for n in range(51))):
         answer = service.http.get("/ui/group", params={"traces": wrong})
@@ -169,7 +168,7 @@ def test_what_is_not_worth_compiling_says_why(serve: Serve, tmp_path: Path) -> N
     assert 'class="button"' not in text
 
 
-def test_what_waits_failed_and_was_learnt_is_linked(serve: Serve, tmp_path: Path) -> None:
+def test_what_waits_and_failed_is_linked(serve: Serve, tmp_path: Path) -> None:
     with Memory(tmp_path / "em.db") as memory:
         sample.fill(memory)
         Path("gated.yaml").write_text(GATED)
@@ -181,15 +180,10 @@ def test_what_waits_failed_and_was_learnt_is_linked(serve: Serve, tmp_path: Path
         "What was saved",
         "Waits for an answer",
         "Failed this week",
-        "Learnt this week",
     ]
     assert '<span class="count">2</span>' in text
     assert f'href="/ui/run?id={gated.run_id}"' in text
     assert "Publish the notes?" in text
-    learnt = text.partition('id="learnt"')[2]
-    assert re.findall("<h3>([^<]+)", learnt) == ["Routines", "Lessons"]
-    links = re.findall(r'href="/ui/(\w+)\?[^"]+"', learnt)
-    assert set(links) == {"routine", "lesson"}
 
 
 def test_only_who_may_see_everything_sees_groups_and_only_writers_keep(

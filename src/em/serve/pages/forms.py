@@ -1,14 +1,17 @@
 """Forms: built from an input schema or the fields of a prompt, and read back."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+from litestar import Response
 
 from em.errors import Forbidden, InputError
 from em.runner.answers import fields_of
+from em.serve.auth import Caller
 from em.serve.pages.view import cookie_of, sessions_of
-from em.serve.service import AnyRequest
+from em.serve.service import AnyRequest, Service, service_of
 from em.values.canonical import Json
 
 
@@ -20,6 +23,16 @@ async def form_of(request: AnyRequest) -> dict[str, Any]:
     found = {name: values[0] if len(values) == 1 else values for name, values in given.items()}
     sessions_of(request).check_form(cookie_of(request), str(found.get("form_token", "")))
     return found
+
+
+Do = Callable[[Service, Json, Caller], Response[str]]
+
+
+async def acted(request: AnyRequest, do: Do) -> Response[str]:
+    """Check a form and who sent it, then do in a thread what it asks for."""
+    form = await form_of(request)
+    service = service_of(request)
+    return await asyncio.to_thread(do, service, form, service.caller(request, "write"))
 
 
 def _refuse_other_sites(request: AnyRequest) -> None:

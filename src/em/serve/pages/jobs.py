@@ -1,6 +1,5 @@
 """Pages of queued work: the list of jobs, and one job with its runs, failures and buttons."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, get_args
 
@@ -8,11 +7,12 @@ from litestar import Response, get, post
 
 from em.errors import EmError, NotFound
 from em.log.event import run_stream
-from em.serve.auth import PAGES
-from em.serve.pages.forms import form_of
+from em.serve.auth import PAGES, Caller
+from em.serve.pages.forms import acted
 from em.serve.pages.table import ROWS, SUBJECT, Column, Filter, ListShape, ListView
 from em.serve.pages.view import address, go_to, page, parameter
-from em.serve.service import AnyRequest, service_of
+from em.serve.service import AnyRequest, Service, service_of
+from em.values.canonical import Json
 from em.work.job import OPEN, JobView, Kind, State
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def get_job(request: AnyRequest) -> Response[str]:
 
 
 def _show(request: AnyRequest, job_id: str, problem: EmError | None = None) -> Response[str]:
-    queue = _queue_of(request, job_id)
+    service = service_of(request)
+    queue = _queue_of(service, job_id)
     view = queue.job(job_id)
-    store = service_of(request).store
     named = queue.runs([job_id]) if view.kind else []
     return page(
         request,
@@ -75,7 +75,7 @@ def _show(request: AnyRequest, job_id: str, problem: EmError | None = None) -> R
         code=200 if problem is None else 400,
         job=view,
         title=title_of(view),
-        runs=[one for one in named[:MOST_RUNS] if store.head(run_stream(one))[0]],
+        runs=[one for one in named[:MOST_RUNS] if service.store.head(run_stream(one))[0]],
         more_runs=len(named[MOST_RUNS:]),
         items=[] if named or not view.kind else [one.id for one in queue.what(job_id).items],
         item_page=ITEM_PAGES.get(view.kind),
@@ -88,39 +88,36 @@ def _show(request: AnyRequest, job_id: str, problem: EmError | None = None) -> R
 @post(f"{PAGES}/job/cancel", include_in_schema=False)
 async def post_cancel(request: AnyRequest) -> Response[str]:
     """Cancel a job, and show it."""
-    return await _act(request, lambda queue, job_id, by: queue.cancel(job_id, by=by).id)
+    return await _change_job(request, lambda queue, job_id, by: queue.cancel(job_id, by=by).id)
 
 
 @post(f"{PAGES}/job/retry", include_in_schema=False)
 async def post_retry(request: AnyRequest) -> Response[str]:
     """Queue what failed in a job again, and show the new job."""
-    return await _act(request, lambda queue, job_id, _by: queue.retry(job_id))
+    return await _change_job(request, lambda queue, job_id, _by: queue.retry(job_id))
 
 
 Act = Callable[["Queue", str, str], str]
 """Takes the queue, the job and who acts; returns the id of the job to show."""
 
 
-async def _act(request: AnyRequest, act: Act) -> Response[str]:
-    form = await form_of(request)
-    caller = service_of(request).caller(request, "write")
-    caller.must_see(None)
-    job_id = str(form.get("id", ""))
-
-    def work() -> Response[str]:
+async def _change_job(request: AnyRequest, act: Act) -> Response[str]:
+    def do(service: Service, form: Json, caller: Caller) -> Response[str]:
+        caller.must_see(None)
+        job_id = str(form.get("id", ""))
         try:
-            shown = act(_queue_of(request, job_id), job_id, caller.name)
+            shown = act(_queue_of(service, job_id), job_id, caller.name)
         except NotFound:
             raise
         except EmError as problem:
             return _show(request, job_id, problem)
         return go_to(address("/job", id=shown))
 
-    return await asyncio.to_thread(work)
+    return await acted(request, do)
 
 
-def _queue_of(request: AnyRequest, job_id: str) -> "Queue":
-    queue = service_of(request).made_queue()
+def _queue_of(service: Service, job_id: str) -> "Queue":
+    queue = service.made_queue()
     if queue is None:
         raise NotFound(f"there is no job {job_id!r}", fix="nothing was queued yet")
     return queue

@@ -1,6 +1,5 @@
 """Pages of lessons: search by task, and one lesson with its evidence and use."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from litestar import Response, get, post
@@ -9,10 +8,11 @@ from em.heuristics.heuristic import Heuristic, Ranked, find_heuristics
 from em.heuristics.lessons import Heuristics
 from em.log.summary import Cursor
 from em.serve.auth import PAGES, Caller
-from em.serve.pages.forms import form_of
+from em.serve.pages.forms import acted
 from em.serve.pages.table import ROWS, SINCE, SUBJECT, UNTIL, Filter, ListShape, ListView
 from em.serve.pages.view import address, go_to, page, parameter
 from em.serve.service import AnyRequest, Service, service_of
+from em.values.canonical import Json
 
 BEST = 25
 """The most lessons that are shown for a task."""
@@ -86,27 +86,25 @@ def get_lesson(request: AnyRequest) -> Response[str]:
 @post(f"{PAGES}/lesson/accept", include_in_schema=False)
 async def post_accept(request: AnyRequest) -> Response[str]:
     """Accept a lesson in doubt, which a person has read."""
-    return await _act(request, lambda book, lesson: book.accept(lesson))
+    return await _change_lesson(request, lambda book, lesson: book.accept(lesson))
 
 
 @post(f"{PAGES}/lesson/retire", include_in_schema=False)
 async def post_retire(request: AnyRequest) -> Response[str]:
     """Retire a lesson: briefings no longer show it."""
-    return await _act(request, lambda book, lesson: book.retire(lesson))
+    return await _change_lesson(request, lambda book, lesson: book.retire(lesson))
 
 
-async def _act(request: AnyRequest, act: Callable[[Heuristics, str], object]) -> Response[str]:
-    form = await form_of(request)
-    service = service_of(request)
-    caller = service.caller(request, "write")
-    book, lesson = service.memory.heuristics, str(form.get("id", ""))
-
-    def work() -> Response[str]:
+async def _change_lesson(
+    request: AnyRequest, act: Callable[[Heuristics, str], object]
+) -> Response[str]:
+    def do(service: Service, form: Json, caller: Caller) -> Response[str]:
+        book, lesson = service.memory.heuristics, str(form.get("id", ""))
         caller.must_see(book.get(lesson, subjects=caller.lesson_subjects).lesson.subject)
         act(book, lesson)
         return go_to(address("/lesson", id=lesson))
 
-    return await asyncio.to_thread(work)
+    return await acted(request, do)
 
 
 HANDLERS = [get_lessons, get_lesson, post_accept, post_retire]

@@ -1,4 +1,4 @@
-"""The overview: what can be and was saved, what waits, what failed and what was learnt."""
+"""The overview: what can be and was saved, what waits and what failed."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,18 +10,16 @@ from typing import Any, NamedTuple
 from litestar import Response, get
 
 from em.errors import NotFound
-from em.heuristics.heuristic import list_heuristics
 from em.log.summary import Noun, Summary, SummaryQuery
-from em.runner.card import KIND as ROUTINE
 from em.runner.history import read_run, run_query, savings
 from em.runner.run import HANDED_OVER
 from em.serve.auth import PAGES
 from em.serve.pages.groups import Groups
 from em.serve.pages.state import show_subjects
-from em.serve.pages.view import address, page
+from em.serve.pages.view import page
 from em.serve.service import AnyRequest, service_of
 from em.store.protocol import Store
-from em.values.times import made_at, now
+from em.values.times import now
 
 DAYS = 30
 """Days whose runs are counted and drawn."""
@@ -158,7 +156,6 @@ def get_overview(request: AnyRequest) -> Response[str]:
         waiting=waiting[:SHOWN],
         waiting_count=len(waiting),
         failures=_failures(service.store),
-        learnt=[part for part in _learnt(service.store, now() - WEEK) if part.items],
     )
 
 
@@ -197,51 +194,6 @@ def _failures(store: Store) -> list[Failure]:
         known = found.setdefault(key, Failure(run, 0))
         found[key] = known._replace(times=known.times + 1)
     return list(found.values())[:SHOWN]
-
-
-class Item(NamedTuple):
-    """Something that was learnt: its name, a link, when, and a few words about it."""
-
-    title: str
-    address: str
-    at: datetime
-    words: str = ""
-
-
-class Learnt(NamedTuple):
-    """What was learnt of one kind, the newest first. `every`: the page of all of them."""
-
-    kind: str
-    items: Sequence[Item]
-    every: str
-    more: bool
-
-
-def _learnt(store: Store, since: datetime) -> Iterator[Learnt]:
-    for kind, path, found in (
-        ("Routines", "/routines", _new_routines(store, since)),
-        ("Lessons", "/lessons", _new_lessons(store, since)),
-    ):
-        items = list(islice(found, SHOWN + 1))
-        yield Learnt(kind, items[:SHOWN], address(path), len(items) > SHOWN)
-
-
-def _new_routines(store: Store, since: datetime) -> Iterator[Item]:
-    # Ids begin with the time: small rows are enough, whatever the routines hold.
-    newest = {card.name: card for card in store.cards(ROUTINE)}
-    for card in sorted(newest.values(), key=lambda card: card.id, reverse=True):
-        at = made_at(card.id)
-        if at < since:
-            return
-        version = f"version {card.version}" if card.version > 1 else ""
-        ref = f"{card.name}@{card.version}"
-        yield Item(card.name, address("/routine", ref=ref), at, version)
-
-
-def _new_lessons(store: Store, since: datetime) -> Iterator[Item]:
-    for cursor, one in list_heuristics(store, since=since):
-        words = f"do: {one.lesson.action}"
-        yield Item(one.lesson.trigger, address("/lesson", id=one.id), cursor.at, words)
 
 
 HANDLERS = [get_overview]

@@ -1,6 +1,5 @@
 """Pages of routines: the list; one with its code, proof and versions; a form to run it."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -32,9 +31,9 @@ from em.runner.routine import Routine
 from em.runner.standing import changes, file_changes, proof_change, standing_of, version, versions
 from em.runner.tools.coding import is_coding_tool
 from em.runner.trial import Trial, Verdict
-from em.serve.auth import PAGES
+from em.serve.auth import PAGES, Caller
 from em.serve.pages.drafts import review_of_kept
-from em.serve.pages.forms import PREFIX, Field, form_of, input_fields, read_fields
+from em.serve.pages.forms import PREFIX, Field, acted, input_fields, read_fields
 from em.serve.pages.overview import count_runs, outcome
 from em.serve.pages.runs import background_of
 from em.serve.pages.table import SINCE, UNTIL, Column, Filter, ListShape, ListView
@@ -282,7 +281,7 @@ async def post_run(request: AnyRequest) -> Response[str]:
         run_id = background_of(request).start(ref, read_fields(fields, form))
         return address("/run", id=run_id)
 
-    return await _act(request, act)
+    return await _change_routine(request, act)
 
 
 @post(f"{PAGES}/routine/{{done:str}}", include_in_schema=False)
@@ -313,24 +312,21 @@ async def post_act(request: AnyRequest, done: FromPath[str]) -> Response[str]:
     def shown(ref: str, how: str) -> str:
         return address("/routine", ref=ref, done=how)
 
-    return await _act(request, act)
+    return await _change_routine(request, act)
 
 
 Acting = Callable[[Service, str, Mapping[str, Any], str], str]
 """Takes the service, the routine, the form and who acts; returns the address to go to."""
 
 
-async def _act(request: AnyRequest, act: Acting) -> Response[str]:
+async def _change_routine(request: AnyRequest, act: Acting) -> Response[str]:
     """Do what a form asks for, or show the routine with the problem and what was given."""
-    form = await form_of(request)
-    service = service_of(request)
-    caller = service.caller(request, "write")
-    caller.must_see(None)
-    ref = str(form.get("ref", ""))
-    if not ref:
-        raise InputError("the form has no routine", place="ref")
 
-    def work() -> Response[str]:
+    def do(service: Service, form: Json, caller: Caller) -> Response[str]:
+        caller.must_see(None)
+        ref = str(form.get("ref", ""))
+        if not ref:
+            raise InputError("the form has no routine", place="ref")
         try:
             return go_to(act(service, ref, form, caller.name))
         except EmError as problem:
@@ -338,7 +334,7 @@ async def _act(request: AnyRequest, act: Acting) -> Response[str]:
             given = {name.removeprefix(PREFIX): one for name, one in own.items()}
             return _show(request, service, ref, problem, given)
 
-    return await asyncio.to_thread(work)
+    return await acted(request, do)
 
 
 HANDLERS = [get_routines, get_routine, post_run, post_act]

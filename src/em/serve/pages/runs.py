@@ -1,6 +1,5 @@
 """Pages of runs, of routines and workflows: lists, one run as a waterfall, prompts to answer."""
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +33,7 @@ from em.runner.journal import how_to_resume
 from em.runner.package import find_routine, routine_of
 from em.runner.run import INPUTS
 from em.serve.auth import PAGES, Caller
-from em.serve.pages.forms import form_of, prompt_fields, read_fields
+from em.serve.pages.forms import acted, prompt_fields, read_fields
 from em.serve.pages.table import ROWS, SINCE, SUBJECT, UNTIL, Column, Filter, ListShape, ListView
 from em.serve.pages.view import address, go_to, page, parameter
 from em.serve.service import AnyRequest, Service, service_of
@@ -293,15 +292,12 @@ Act = Callable[[Service, str, Json, Caller], object]
 """Does something with a run: takes its id, the form, and who wants it."""
 
 
-async def _act(request: AnyRequest, act: Act) -> Response[str]:
+async def _change_run(request: AnyRequest, act: Act) -> Response[str]:
     """Do what a form on the page of a run asks for, and show the run again."""
-    form = await form_of(request)
-    service = service_of(request)
-    caller = service.caller(request, "write")
-    caller.must_see(None)
-    run_id = str(form.get("id", ""))
 
-    def work() -> Response[str]:
+    def do(service: Service, form: Json, caller: Caller) -> Response[str]:
+        caller.must_see(None)
+        run_id = str(form.get("id", ""))
         try:
             act(service, run_id, form, caller)
         except NotFound:
@@ -310,7 +306,7 @@ async def _act(request: AnyRequest, act: Act) -> Response[str]:
             return _show(request, service, run_id, problem)
         return go_to(address("/run", id=run_id))
 
-    return await asyncio.to_thread(work)
+    return await acted(request, do)
 
 
 @post(f"{PAGES}/run/answer", include_in_schema=False)
@@ -331,7 +327,7 @@ async def post_answer(request: AnyRequest) -> Response[str]:
             answer = {name: value for name, value in answer.items() if value != ""}
         background_of(request).answer(past, {str(prompt["step_id"]): answer})
 
-    return await _act(request, act)
+    return await _change_run(request, act)
 
 
 @post(f"{PAGES}/run/cancel", include_in_schema=False)
@@ -341,7 +337,7 @@ async def post_cancel(request: AnyRequest) -> Response[str]:
     def act(service: Service, run_id: str, _form: Json, caller: Caller) -> None:
         cancel_run(service.store, run_id, by=caller.name)
 
-    return await _act(request, act)
+    return await _change_run(request, act)
 
 
 @post(f"{PAGES}/run/retry", include_in_schema=False)
@@ -354,7 +350,7 @@ async def post_retry(request: AnyRequest) -> Response[str]:
             read_stored_run(service.store, run_id)
         background_of(request).retry(past, caller.name)
 
-    return await _act(request, act)
+    return await _change_run(request, act)
 
 
 HANDLERS = [get_runs, get_workflows, get_run, post_answer, post_cancel, post_retry]

@@ -1,6 +1,5 @@
 """Pages of state: the list of subjects; a subject's facts, contradictions, records, rules; ask."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -16,7 +15,7 @@ from em.errors import EmError, InputError, NotFound
 from em.log.event import RUN_PREFIX, EventQuery, subject_stream
 from em.runner.answers import json_or_text
 from em.serve.auth import PAGES, Caller
-from em.serve.pages.forms import form_of
+from em.serve.pages.forms import acted
 from em.serve.pages.table import Column, Filter, ListShape, ListView
 from em.serve.pages.view import LONGEST_QUERY, address, go_to, page, parameter, whole_number
 from em.serve.service import AnyRequest, Service, service_of
@@ -361,20 +360,18 @@ Form = Mapping[str, Any]
 @post(f"{PAGES}/state/{{act:str}}", include_in_schema=False)
 async def post_act(request: AnyRequest, act: FromPath[str]) -> Response[str]:
     """Do what a person decides about a subject, compile its state, and show it."""
-    form = await form_of(request)
-    service, subject = service_of(request), str(form.get("subject", ""))
-    caller = service.caller(request, "write")
-    caller.must_see(subject)
-    if act not in _ACTS:
-        raise NotFound(f"there is no act {act[:40]!r}")
 
-    def work() -> Response[str]:
+    def do(service: Service, form: Json, caller: Caller) -> Response[str]:
+        subject = str(form.get("subject", ""))
+        caller.must_see(subject)
+        if act not in _ACTS:
+            raise NotFound(f"there is no act {act[:40]!r}")
         _ACTS[act](service.memory.subjects, subject, form, caller.name)
         service.memory.checkpoint(subject)
         back = dict(parse_qsl(str(form.get("back", ""))[:LONGEST_QUERY]))
         return go_to(Here(subject, back)())
 
-    return await asyncio.to_thread(work)
+    return await acted(request, do)
 
 
 def _judge(subjects: Subjects, subject: str, form: Form, by: str) -> None:

@@ -1,6 +1,5 @@
 """Pages of traces: the list, and one trace beside the routine it compiles to."""
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
 from typing import Any, NamedTuple
@@ -13,9 +12,9 @@ from em.errors import NotFound
 from em.log.summary import Cursor
 from em.runner.package import kept_routines
 from em.runner.routine import Routine, ToolStep, UdfStep
-from em.serve.auth import PAGES
+from em.serve.auth import PAGES, Caller
 from em.serve.pages.drafts import Draft, Drafts, review_of
-from em.serve.pages.forms import form_of
+from em.serve.pages.forms import acted
 from em.serve.pages.table import ROWS, SINCE, SUBJECT, UNTIL, Column, Filter, ListShape, ListView
 from em.serve.pages.view import (
     HEADERS,
@@ -29,6 +28,7 @@ from em.serve.pages.view import (
 from em.serve.service import AnyRequest, Service, service_of
 from em.traces.catalogue import MOST_SCANNED, get_traces, list_traces
 from em.traces.trace import Approval, KeptTrace, Message, ToolCall, Trace, UdfCall
+from em.values.canonical import Json
 
 OUTCOMES = ("success", "failure", "unknown")
 AT_ONCE = 30
@@ -148,22 +148,19 @@ async def post_keep(request: AnyRequest) -> Response[str]:
 
     `inputs` and `constants` name arguments, with commas between them, as of `Memory.compile`.
     """
-    form = await form_of(request)
-    service = service_of(request)
-    service.caller(request, "write").must_see(None)
-    given, name = form.get("id", ""), str(form.get("name", "")).strip()
-    ids = [*map(str, given)] if isinstance(given, list) else [str(given)]
 
-    def work() -> Response[str]:
+    def do(service: Service, form: Json, caller: Caller) -> Response[str]:
+        caller.must_see(None)
+        given, name = form.get("id", ""), str(form.get("name", "")).strip()
         kept = service.memory.compile(
-            ids,
+            [*map(str, given)] if isinstance(given, list) else [str(given)],
             name=name or None,
             inputs=_names(form.get("inputs", "")),
             constants=_names(form.get("constants", "")),
         )
         return go_to(address("/routine", ref=kept.ref))
 
-    return await asyncio.to_thread(work)
+    return await acted(request, do)
 
 
 def _names(given: object) -> list[str]:
@@ -173,18 +170,16 @@ def _names(given: object) -> list[str]:
 @post(f"{PAGES}/trace/lesson", include_in_schema=False)
 async def post_lesson(request: AnyRequest) -> Response[str]:
     """Learn lessons from a trace, and go to the first, or back if there is none."""
-    form = await form_of(request)
-    service = service_of(request)
-    subjects = service.caller(request, "write").subjects
 
-    def work() -> Response[str]:
-        (stored,) = get_traces(service.store, [str(form.get("id", ""))], subjects=subjects)
+    def do(service: Service, form: Json, caller: Caller) -> Response[str]:
+        trace = str(form.get("id", ""))
+        (stored,) = get_traces(service.store, [trace], subjects=caller.subjects)
         found = service.memory.reflect(stored.id, subject=stored.subject)
         if found:
             return go_to(address("/lesson", id=found[0].id))
         return go_to(address("/trace", id=stored.id, learnt="nothing"))
 
-    return await asyncio.to_thread(work)
+    return await acted(request, do)
 
 
 class Opened(NamedTuple):
