@@ -100,34 +100,6 @@ def test_a_member_of_an_enumeration_may_be_written_in_another_case() -> None:
     assert fill([made], "go SOUTH, now", schema) == {"to": "south"}
 
 
-def test_a_wording_is_the_same_with_lists_of_another_length() -> None:
-    made = request_templates(
-        [
-            example("Take red and blue up the stairs of #W1", order_id="#W1",
-                    tags=["red", "blue"], fast=False),
-            example("Take red up the stairs of #W2", order_id="#W2", tags=["red"], fast=False),
-        ],
-        SCHEMA,
-    )  # fmt: skip
-    assert fill(made, "Take green up the stairs of #W3", SCHEMA) == {
-        "order_id": "#W3",
-        "tags": ["green"],
-        "fast": False,
-    }
-
-
-def test_a_list_may_have_the_length_of_another_recording() -> None:
-    three = example("Tag #W1 with red, blue and sea green", order_id="#W1",
-                    tags=["red", "blue", "sea green"])  # fmt: skip
-    one = example("Put red on #W2 now", order_id="#W2", tags=["red"])
-    made = request_templates([three, one], SCHEMA)
-    assert fill(made, "Tag #W3 with sea blue", SCHEMA) == {"order_id": "#W3", "tags": ["sea blue"]}
-    told = fill(made, "Put red, white and sky blue on #W3 now", SCHEMA)
-    assert told == {"order_id": "#W3", "tags": ["red", "white", "sky blue"]}
-    assert fill(made, "Tag #W3 with red and blue", SCHEMA) is None, "nobody said two"
-    assert fill(request_templates([one], SCHEMA), "Put red and blue on #W3 now", SCHEMA) is None
-
-
 def test_what_no_word_names_is_known_for_the_recorded_text_only() -> None:
     once = example("Cancel #W1 now.", order_id="#W1", fast=True)
     made = request_templates([once], SCHEMA)

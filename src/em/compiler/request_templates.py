@@ -14,7 +14,7 @@ a request is a template of its own text too, in which those values are hidden.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -57,21 +57,20 @@ def request_templates(
     limits = {hole: one for hole, one in _limits(examples, schema).items() if hole not in confirmed}
     made = [_wording(one, examples, schema, limits) for one in examples]
     # What the words don't name is known by recordings in the same words, which must agree.
-    told = Counter((one.form, one.settings) for one in made if one is not None)
-    several = Counter(form for form, _ in told)
+    told = Counter((one.text, one.settings) for one in made if one is not None)
+    several = Counter(text for text, _ in told)
     sure = [
         one
         for one in made
         if one is not None
         if one.is_sure
         or (
-            several[one.form] == 1
-            and (one.is_asked or told[one.form, one.settings] >= FEWEST_SUBJECTS)
+            several[one.text] == 1
+            and (one.is_asked or told[one.text, one.settings] >= FEWEST_SUBJECTS)
         )
     ]
     found = [text for text, _ in Counter(one.text for one in sure).most_common()]
-    every = dict.fromkeys([*found, *_of_other_lengths(sure)])
-    chosen = (text for text in every if not _misreads(text, examples, schema))
+    chosen = (text for text in found if not _misreads(text, examples, schema))
     kept = [*islice(chosen, MOST)]
     # What was recorded stays understood, though its wording may say something else too.
     for one in examples:
@@ -79,15 +78,6 @@ def request_templates(
         if own and _reads([own], one, schema) and not _misreads(own, examples, schema):
             kept.append(own)
     return kept
-
-
-class Listing(NamedTuple):
-    """A wording with the elements of a list: what stands before, between and behind them."""
-
-    head: str
-    element: str
-    between: Sequence[str]
-    tail: str
 
 
 class Wording(NamedTuple):
@@ -102,13 +92,6 @@ class Wording(NamedTuple):
     is_sure: bool
     is_asked: bool
     settings: str
-    listing: Listing | None
-
-    @property
-    def form(self) -> str:
-        """The template with one hole for a list, however many elements are said."""
-        own = self.listing
-        return self.text if own is None else f"{own.head}{own.element}{own.tail}"
 
 
 class Said(NamedTuple):
@@ -173,7 +156,7 @@ def _wording(
         for words, value in cut.parts
     ]
     told = _told(cut.settings)
-    made = _with_settings("".join(texts), told)
+    made = f"{''.join(texts).rstrip()} {told}".rstrip()
     try:
         parse_template(made)
     except RoutineError:
@@ -183,7 +166,7 @@ def _wording(
     open_ = {name for name, text in cut.settings.items() if text != "null"}
     unnamed = {name for name in open_ if not _is_told(name, words)}
     left_out = all(any(one.inputs.get(name) is None for one in examples) for name in unnamed)
-    return Wording(made, not unnamed, left_out, told, _listing(cut.parts, texts))
+    return Wording(made, not unnamed, left_out, told)
 
 
 def _own(example: Example, examples: Sequence[Example], schema: Json) -> str:
@@ -211,58 +194,6 @@ def _told(settings: Mapping[str, str]) -> str:
 def _is_told(name: str, words: str) -> bool:
     """Return whether a wording has each word of a name: "as a voucher" for `as_voucher`."""
     return all(is_named((word,), words) for word in name.split("_") if word)
-
-
-def _with_settings(template: str, settings: str) -> str:
-    return f"{template.rstrip()} {settings}".rstrip()
-
-
-def _listing(parts: Sequence[Part], texts: Sequence[str]) -> Listing | None:
-    """Return the list that a wording says; None for no list, several, or unlike elements."""
-    spans: dict[int, list[int]] = {}
-    for place, (_, one) in enumerate(parts):
-        if one is not None and one.number is not None:
-            spans.setdefault(one.number, []).append(place)
-    names = {one.hole.partition(".")[0] for _, one in parts if one and one.number is not None}
-    edges = [(places[0], places[-1] + 1) for _, places in sorted(spans.items())]
-    if len(names) != 1 or any(end > start for (_, end), (start, _) in pairwise(edges)):
-        return None
-    elements = {"".join(texts[start:end]) for start, end in edges}
-    if len(elements) != 1:
-        return None
-    return Listing(
-        head="".join(texts[: edges[0][0]]),
-        element=elements.pop(),
-        between=["".join(texts[end:start]) for (_, end), (start, _) in pairwise(edges)],
-        tail="".join(texts[edges[-1][1] :]),
-    )
-
-
-def _of_other_lengths(wordings: Sequence[Wording]) -> Iterator[str]:
-    """Yield wordings with as many elements as other recordings of the kind have.
-
-    How elements are joined must be known, by the wording itself or from all others alike.
-    """
-    lists = [(one, one.listing) for one in wordings if one.listing is not None]
-    lengths = sorted({len(own.between) + 1 for _, own in lists})
-    for one, own in lists:
-        for length in lengths:
-            joins = _joins([own], length) or _joins([other for _, other in lists], length)
-            if joins is not None:
-                elements = "".join(f"{join}{own.element}" for join in joins)
-                text = f"{own.head}{own.element}{elements}{own.tail}"
-                yield _with_settings(text, one.settings)
-
-
-def _joins(lists: Sequence[Listing], length: int) -> list[str] | None:
-    """Return what stands between the elements of a list of some length; None if not known."""
-    last = {one.between[-1] for one in lists if one.between}
-    inner = {join for one in lists for join in one.between[:-1]}
-    if length == 1:
-        return []
-    if len(last) != 1 or (length > len(last) + 1 and len(inner) != 1):
-        return None
-    return [*(list(inner) * (length - 2)), *last]
 
 
 def _settings(inputs: Json) -> tuple[dict[str, str], Json]:

@@ -49,8 +49,8 @@ LEAST_RIGHT = 0.5
 """The share of recordings that were held back on which it must be right."""
 
 
-_UNSEEN = ("retry", "timeout", "idempotency_key", "on_error")
-"""Fields of steps that matter where no recording shows it: they are as em learnt them."""
+_UNSEEN = {"retry", "timeout", "idempotency_key", "on_error"}
+"""Fields of steps that matter where no recording shows it: em learns none."""
 FORMAT = """\
 Write a routine: steps that repeat, without a model, what was done in the recordings. Send
 routine.yaml, and udf.py if it computes something. Write it as a careful engineer would: names that
@@ -73,9 +73,9 @@ It is tried on every recording, also on those that are held back, and must do th
 - The same again with lists in another order, with other inputs, and where one value, one answer or
   one call is otherwise: it must do what the draft does, or hand over. So no value of a recording is
   written into it, and every check of the draft has its like.
-- No retry, timeout, idempotency_key or on_error that the draft has not. prompt.user
-  steps keep their message and fields, and an assert of the answer follows. One return, the last
-  step. No {% %}. Functions of udf.py are pure: arguments in, plain JSON values out.
+- No retry, timeout, idempotency_key or on_error. prompt.user steps keep their message and fields,
+  and an assert of the answer follows. One return, the last step. No {% %}. Functions of
+  udf.py are pure: arguments in, plain JSON values out.
 
 Each step has id, type and optionally description, when, save_as, for_each with as. Types:
 tool.call {tool, args}; udf.call {function, args}; assert {check, message}; let {value, save_as};
@@ -129,13 +129,6 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 def judged(group: Group, submission: Submission) -> Judged:
     """Judge a submission on all recordings of a group."""
     try:
-        _refuse(
-            [
-                f"{name} has more than {LONGEST:,} characters"
-                for name, text in submission.files.items()
-                if len(text) > LONGEST
-            ]
-        )
         return _within(SECONDS, lambda: _Judging(group, submission).judged())
     except Refused as refused:
         return Judged(differences=refused.differences)
@@ -168,9 +161,10 @@ class _Judging:
 
     def judged(self) -> Judged:
         files = self._submission.files
-        unknown = sorted(files.keys() - {ROUTINE, UDF})
-        if unknown or ROUTINE not in files:
+        if ROUTINE not in files or files.keys() - {ROUTINE, UDF}:
             raise Refused(f"send {ROUTINE} and {UDF}, got {', '.join(sorted(files)) or 'nothing'}")
+        if max(map(len, files.values())) > LONGEST:
+            raise Refused(f"a file has more than {LONGEST:,} characters")
         code = files.get(UDF, "")
         document = self._document(files[ROUTINE], code or self._given())
         with self._functions(code) as functions:
@@ -198,7 +192,7 @@ class _Judging:
         steps = [step for _, step in all_steps(document["steps"])]
         document["tools"] = self._tools(document, steps)
         known = [] if draft is None else [one for _, one in all_steps(draft.document["steps"])]
-        _refuse(_beyond(steps, known))
+        _refuse([*_beyond(steps, known)])
         document["steps"] = [_kept(step, steps, known) for step in document["steps"]]
         _refuse(_invalid(document, code))
         read_routine(document, ROUTINE)
@@ -405,31 +399,20 @@ class _Judging:
 # --- what recordings do not show ------------------------------------------------------------------
 
 
-def _beyond(steps: Sequence[Json], known: Sequence[Json]) -> list[str]:
-    """Return what steps have that would matter where no recording shows it."""
-    found = []
+def _beyond(steps: Sequence[Json], known: Sequence[Json]) -> Iterator[str]:
+    """Yield what steps have that would matter where no recording shows it."""
     for step in steps:
-        place, alike = f"step {step['id']}", _alike(step, known)
-        for name in _UNSEEN:
-            if name in step and not any(same(one.get(name), step[name]) for one in alike):
-                found.append(f"{place}: no `{name}`: no recording shows what it does")
-    asked = [one["prompt"].get("fields") for one in known if one["type"] == APPROVAL]
-    asks = [one["prompt"].get("fields") for one in steps if one["type"] == APPROVAL]
+        for name in _UNSEEN & step.keys():
+            yield f"step {step['id']}: no `{name}`: no recording shows what it does"
+    asks, asked = (
+        [one["prompt"].get("fields") for one in some if one["type"] == APPROVAL]
+        for some in (steps, known)
+    )
     if known and not same(asks, asked):
-        found.append(f"there must be {len(asked)} {APPROVAL} steps, with the fields of the draft")
+        yield f"there must be {len(asked)} {APPROVAL} steps, with the fields of the draft"
     returns = [one for one in steps if one["type"] == "return"]
     if len(returns) != 1 or returns[0] is not steps[-1] or "when" in returns[0]:
-        found.append("there is one return step, the last one, without `when`")
-    return found
-
-
-def _alike(step: Json, steps: Sequence[Json]) -> list[Json]:
-    """Return the steps that call the same tool or function; else those of the same type."""
-    return [one for one in steps if _target(one) == _target(step)]
-
-
-def _target(step: Json) -> str:
-    return str(step.get("tool") or step.get("function") or step["type"])
+        yield "there is one return step, the last one, without `when`"
 
 
 def _kept(step: Json, steps: Sequence[Json], known: Sequence[Json]) -> Json:
@@ -439,9 +422,13 @@ def _kept(step: Json, steps: Sequence[Json], known: Sequence[Json]) -> Json:
         kept["steps"] = [_kept(one, steps, known) for one in step["steps"]]
     if step["type"] not in ("tool.call", "udf.call"):
         return kept
-    theirs, mine = _alike(step, known), [one is step for one in _alike(step, steps)]
+    called = ("tool", "function")
+    theirs, mine = (
+        [one for one in some if all(one.get(name) == step.get(name) for name in called)]
+        for some in (known, steps)
+    )
     if len(theirs) == len(mine):
-        theirs = [theirs[mine.index(True)]]
+        theirs = [theirs[next(n for n, one in enumerate(mine) if one is step)]]
     if theirs and all(same(one.get("expect"), theirs[0].get("expect")) for one in theirs):
         own = ("expect", "held", "effect")
         kept.pop("expect", None)
@@ -472,39 +459,26 @@ def _otherwise(group: Group, case: Case, recording: Recording, run: Run) -> Iter
     }.values():
         calls = [one._replace(error=FAILED) if one == check else one for one in case.calls]
         world = tried(calls, course.before, {})
-        after = [*_after(world.made, check.tool)]
-        if world.ended.verdict == "right" or after:
-            yield f"where {check.tool} fails, it goes on" + (f" with {after[0]}" if after else "")
+        names = [one.tool for one in world.made]
+        after = world.made[names.index(check.tool) + 1 :] if check.tool in names else []
+        acts = any(one.effect == "write" and effect_of_tool(one.tool) is None for one in after)
+        if world.ended.verdict == "right" or acts:
+            yield f"where {check.tool} fails, it goes on"
     for path in {str(one.args["file_path"]) for one in case.calls if one.tool == CREATE}:
         there = {path: "somebody else wrote this\n"}
         world = tried(case.calls, {**course.before, **there}, there)
         if world.texts.get(path) != there[path]:
             yield f"where {path} is there already, it overwrites it"
     for path, before in course.before.items():
-        line = _changed_line(before, course.at[-1].get(path, before))
-        if line:
+        # The first line that was replaced by another one.
+        old, new = before.splitlines(), course.at[-1].get(path, before).splitlines()
+        pairs = zip(old, new, strict=False) if len(old) == len(new) else ()
+        if line := next((one for one, other in pairs if one != other), ""):
             twice = f"{line} and more\n{before}"
             world = tried(case.calls, {**course.before, path: twice}, {})
             now = world.texts.get(path, "")
             if now != twice and not now.startswith(f"{line} and more\n"):
                 yield f"{path}: it changes another line of the kind: {short(f'{line} and more')}"
-
-
-def _after(made: Sequence[Any], check: str) -> Iterator[str]:
-    """Yield the effects after a check, other than changes of files."""
-    is_after = False
-    for call in made:
-        if is_after and call.effect == "write" and effect_of_tool(call.tool) is None:
-            yield call.tool
-        is_after = is_after or call.tool == check
-
-
-def _changed_line(before: str, after: str) -> str:
-    """Return the first line that was replaced by another one; empty if none was."""
-    old, new = before.splitlines(), after.splitlines()
-    if len(old) != len(new):
-        return ""
-    return next((one for one, other in zip(old, new, strict=True) if one != other), "")
 
 
 # --- functions ------------------------------------------------------------------------------------

@@ -35,8 +35,11 @@ Programs = tuple[Program, Program]
 """The draft, and the routine beside it."""
 
 
-def variations(recording: Recording) -> Iterator[tuple[str, Change]]:
-    """Yield what could be otherwise in a recording: in words, and as a change of its calls."""
+def variations(recording: Recording, fixed: str = "") -> Iterator[tuple[str, Change]]:
+    """Yield what could be otherwise in a recording: in words, and as a change of its calls.
+
+    fixed: a text with the values that stay.
+    """
     seen: set[tuple[str, Where]] = set()
     for call in recording.calls:
         if call.error is not None or call.is_udf:
@@ -49,7 +52,7 @@ def variations(recording: Recording) -> Iterator[tuple[str, Change]]:
         for where, value in scalars(call.result):
             place = call.tool, tuple("[]" if isinstance(one, int) else one for one in where)
             other = _other(value)
-            if place in seen or identical(other, value):
+            if place in seen or identical(other, value) or mentioned_in(value, fixed):
                 continue
             seen.add(place)
             name = ".".join(str(one) for one in (call.tool, *where))
@@ -156,13 +159,17 @@ class Beside:
 
     def differences(self, recording: Recording) -> Iterator[str]:
         """Yield how the routine differs from the draft on variations of a recording."""
-        inputs, every = renamed(recording, self._constants)
-        yield from self._compared(self._loose, recording, [("with other values", inputs, every)])
+        inputs, change = renamed(recording, self._constants)
+        yield from self._compared(self._loose, recording, [("with other values", inputs, change)])
         computed = {call.tool for call in recording.calls if call.is_udf}
         # Nobody knows what a function that is not there would return for another value.
-        if computed <= {*self._functions}:
-            one_by_one = ((words, recording.inputs, one) for words, one in variations(recording))
-            yield from self._compared(self._checked, recording, islice(one_by_one, MOST))
+        if not computed <= {*self._functions}:
+            return
+        # A person may strike checks later: what it then does must be right too.
+        for both, fixed in ((self._checked, ""), (self._loose, self._constants)):
+            every = islice(variations(recording, fixed), MOST)
+            one_by_one = ((words, recording.inputs, change) for words, change in every)
+            yield from self._compared(both, recording, one_by_one)
 
     def _compared(
         self, both: Programs, recording: Recording, every: Iterable[tuple[str, Json, Change]]
