@@ -285,44 +285,23 @@ def _observation(material: FoldInput, event: str, body: Json, at: int, known: in
 class Folded(msgspec.Struct):
     """What events add to a state. refused: why constraints, by id, can't be compiled."""
 
-    seen: dict[str, list[Seen]]
-    facts: list[Fact]
-    unstructured: list[Seen]
-    problems: list[str]
+    seen: dict[str, list[Seen]] = {}
+    facts: list[Fact] = []
+    unstructured: list[Seen] = []
+    problems: list[str] = []
     refused: dict[str, str] = {}
 
 
-def fold(schema: StateSchema, material: FoldInput, declared: dict[str, list[str]]) -> Folded:
-    """Add the contents of events to the schema; return the records and facts to write."""
+def fold(schema: StateSchema, material: FoldInput, declared: Mapping[str, list[str]]) -> Folded:
+    """Add the contents of events to the schema; return the records and facts to write.
+
+    declared: by type, the keys that the settings declare.
+    """
     for _, _, _, decision in material.decisions:
-        declare(schema, decision)
-    _declare_types(schema, material, declared)
-    folded = Folded(seen={}, facts=[], unstructured=[], problems=[])
-    schema.coverage.observations += material.observations
-    grouped: defaultdict[str, list[GivenRecord]] = defaultdict(list)
-    for given, seen, source in material.records:
-        grouped[given].append(GivenRecord(seen, source))
-        schema.coverage.structured += 1
-    _fold_extractions(schema, material, grouped, folded)
-    corrections = _corrections(material)
-    for given, items in grouped.items():
-        _fold_type(schema, given, items, folded, corrections, material.origins)
-    for event, at, known, decision in material.decisions:
-        _fold_decision(schema, event, at, known, decision, folded)
-    _merge(schema, material, folded)
-    _fold_facts_types(schema, folded)
-    _fold_constraints(schema, material, folded)
-    left = dict.fromkeys((text.event for text in material.texts), UNREAD)
-    left |= dict.fromkeys(material.waiting, UNACCEPTED)
-    for event, why in left.items():
-        _leave(schema, folded, event, material.times[event], why)
-    return folded
-
-
-def _declare_types(
-    schema: StateSchema, material: FoldInput, declared: dict[str, list[str]]
-) -> None:
-    """Add the types with keys that the settings or a reading declare."""
+        if decision.key is not None:
+            type_of(schema, decision.type, decision.key).key = decision.key
+        if decision.policy is not None and decision.field is not None:
+            schema.policies[f"{decision.type}.{decision.field}"] = decision.policy
     named = {given for given, _, _ in material.records} | schema.types.keys()
     named |= {one["type"] for found, _, _ in material.extractions for one in found.records}
     for given in named & declared.keys():
@@ -331,14 +310,7 @@ def _declare_types(
         for given, key in extraction.keys.items():
             if given not in schema.types:
                 type_of(schema, given, key)
-
-
-def declare(schema: StateSchema, decision: Decision) -> None:
-    """Apply a person's decision on a type's key or on a field's policy."""
-    if decision.key is not None:
-        type_of(schema, decision.type, decision.key).key = decision.key
-    if decision.policy is not None and decision.field is not None:
-        schema.policies[f"{decision.type}.{decision.field}"] = decision.policy
+    return _Folding(schema, material).result()
 
 
 def _corrections(material: FoldInput) -> dict[str, list[Correction]]:
@@ -376,59 +348,199 @@ def _corrected(seen: Seen, corrections: Sequence[Correction]) -> list[Seen]:
     return versions
 
 
-def _fold_type(
-    schema: StateSchema,
-    given: str,
-    items: list[GivenRecord],
-    folded: Folded,
-    corrections: Mapping[str, list[Correction]],
-    origins: Mapping[str, Source],
-) -> None:
-    type_ = type_of(schema, given, [] if given == PROFILE else None)
-    if type_.key is None:
-        seen = [item.seen for item in items]
-        if corrections:
-            given_ = placed(type_.given, seen, Counter())
-            seen = [v for place, one in given_ for v in _corrected(one, corrections.get(place, ()))]
-            type_.gone += sum(1 for one in seen if one.gone)
-        fold_records(type_, [one.record for one in seen], [one.events[0] for one in seen])
-        folded.seen.setdefault(type_.given, []).extend(seen)
-        return
-    for item in items:
-        one = item.seen
-        missing = [name for name in type_.key if one.record.get(name) is None]
-        if missing:
-            reason = f"a {given} without its key {missing[0]!r}"
-            _leave(schema, folded, one.events[0], (one.at, one.recorded_at), reason)
-            schema.coverage.structured -= 1
-            continue
-        key = tuple(one.record[name] for name in type_.key)
-        own = Entry(None, one.at, one.recorded_at, list(one.events), item.source, how="record")
-        own = msgspec.structs.replace(own, origin=origins.get(one.events[0], "own"))
-        for name, value in one.record.items():
-            entry = msgspec.structs.replace(item.read or own, value=value)
-            folded.facts.append(Fact(type_.given, key, name, entry))
+class _Folding:
+    """Events on their way into a schema whose types and policies are declared."""
 
+    def __init__(self, schema: StateSchema, material: FoldInput) -> None:
+        self._schema, self._material = schema, material
+        self._folded = Folded()
 
-def _merge(schema: StateSchema, material: FoldInput, folded: Folded) -> None:
-    """Give the facts of records that are the same as another to that one, with their history."""
-    found = [
-        (decision.type, decision.same, list(decision.record_key or ()))
-        for _, _, _, decision in material.decisions
-        if decision.same is not None
-    ]
-    found += [
-        (item["type"], item["same"], item["into"])
-        for extraction, _, _ in material.extractions
-        for item in extraction.records
-        if item.get("op") == "merge"
-    ]
-    for type_, one, into in found:
-        of_type = {**schema.merged.get(type_, {}), written_key(one): into}
-        schema.merged = {**schema.merged, type_: of_type}
-    if schema.merged:
-        facts = [_moved(schema, fact) for fact in folded.facts]
-        folded.facts = [fact for fact in facts if fact is not None]
+    def result(self) -> Folded:
+        """Fold everything."""
+        schema, material = self._schema, self._material
+        schema.coverage.observations += material.observations
+        grouped: defaultdict[str, list[GivenRecord]] = defaultdict(list)
+        for given, seen, source in material.records:
+            grouped[given].append(GivenRecord(seen, source))
+            schema.coverage.structured += 1
+        self._readings(grouped)
+        corrections = _corrections(material)
+        for given, items in grouped.items():
+            self._records(given, items, corrections)
+        for event, at, known, decision in material.decisions:
+            self._decision(event, at, known, decision)
+        self._merge()
+        self._facts_types()
+        self._constraints()
+        left = dict.fromkeys((text.event for text in material.texts), UNREAD)
+        left |= dict.fromkeys(material.waiting, UNACCEPTED)
+        for event, why in left.items():
+            self._leave(event, material.times[event], why)
+        return self._folded
+
+    def _records(
+        self, given: str, items: list[GivenRecord], corrections: Mapping[str, list[Correction]]
+    ) -> None:
+        type_ = type_of(self._schema, given, [] if given == PROFILE else None)
+        if type_.key is None:
+            seen = [item.seen for item in items]
+            if corrections:
+                at = placed(type_.given, seen, Counter())
+                seen = [v for place, one in at for v in _corrected(one, corrections.get(place, ()))]
+                type_.gone += sum(1 for one in seen if one.gone)
+            fold_records(type_, [one.record for one in seen], [one.events[0] for one in seen])
+            self._folded.seen.setdefault(type_.given, []).extend(seen)
+            return
+        for item in items:
+            one = item.seen
+            missing = [name for name in type_.key if one.record.get(name) is None]
+            if missing:
+                reason = f"a {given} without its key {missing[0]!r}"
+                self._leave(one.events[0], (one.at, one.recorded_at), reason)
+                self._schema.coverage.structured -= 1
+                continue
+            key = tuple(one.record[name] for name in type_.key)
+            own = Entry(None, one.at, one.recorded_at, list(one.events), item.source, how="record")
+            origin = self._material.origins.get(one.events[0], "own")
+            own = msgspec.structs.replace(own, origin=origin)
+            for name, value in one.record.items():
+                entry = msgspec.structs.replace(item.read or own, value=value)
+                self._folded.facts.append(Fact(type_.given, key, name, entry))
+
+    def _readings(self, grouped: defaultdict[str, list[GivenRecord]]) -> None:
+        """Add what was read in texts to the records, and to the facts."""
+        extractions = self._material.extractions
+        known = {one.seen.events[0] for items in grouped.values() for one in items}
+        known |= {one["events"][0] for found, _, _ in extractions for one in found.records}
+        for extraction, at, recorded_at in extractions:
+            used, times = set[str](), (at, recorded_at)
+            for item in extraction.records:
+                used.update(item["events"])
+                op = item.get("op", "add")
+                if op == "same" and item["record"] and self._material.whole:
+                    # What repeats a record becomes one of its own once that record was forgotten.
+                    event = item["place"].rsplit("/", 2)[1]
+                    op = op if event in known else "add"
+                    known.add(event)
+                if op == "add":
+                    read = self._entry(item, extraction.method, times)
+                    seen = Seen(item["record"], tuple(item["events"]), read.at, read.recorded_at)
+                    grouped[item["type"]].append(GivenRecord(seen, read.source, read))
+            for item in extraction.facts:
+                if item.get("op") != "same":
+                    used.update(item["events"])
+                    entry = self._entry(item, extraction.method, times)
+                    of = item.get("type") or PROFILE, tuple(item.get("key") or ())
+                    self._folded.facts.append(Fact(*of, item["field"], entry))
+            for item in extraction.constraints:
+                used.update(item.get("events") or ())
+            self._count(extraction, used, times)
+
+    def _count(self, extraction: Extraction, used: set[str], times: tuple[int, int]) -> None:
+        coverage = self._schema.coverage
+        for event in extraction.from_events:
+            if event in used:
+                coverage.structured += 1
+                coverage.by_model += extraction.method == "model"
+                coverage.by_agent += extraction.method == "agent"
+                continue
+            left_out = "; ".join(extraction.left_out) if len(extraction.from_events) == 1 else ""
+            nothing = f"the {extraction.method} found nothing to structure"
+            reason = extraction.failed or left_out or nothing
+            self._leave(event, self._material.times.get(event, times), reason)
+
+    def _leave(self, event: str, times: tuple[int, int], reason: str) -> None:
+        self._schema.coverage.unstructured += 1
+        self._folded.unstructured.append(Seen({"reason": reason}, (event,), *times))
+
+    def _entry(self, item: Json, how: How, times: tuple[int, int]) -> Entry:
+        """Return the value of what was read, when it held, and who said it in which words."""
+        events, material = item["events"], self._material
+        at, known = material.times.get(events[0], times)
+        return Entry(
+            item.get("value"),
+            at if item.get("at") is None else to_micros(partial_moment(item["at"])),
+            known,
+            list(events),
+            item.get("source") or "",
+            item.get("status") or "inferred",
+            how,
+            " … ".join(item.get("evidence") or ()),
+            material.speech.get(events[0], ""),
+            least_trusted(material.origins.get(event, "own") for event in events),
+        )
+
+    def _decision(self, event: str, at: int, known: int, decision: Decision) -> None:
+        if decision.field is None or (decision.policy is not None and decision.event is None):
+            return
+        sources = [event] if decision.event is None else [event, decision.event]
+        value = None if decision.retract else decision.value
+        entry = Entry(
+            value, at, known, sources, "person", "decided", "decision", speaker=decision.by
+        )
+        key = tuple(decision.record_key or ())
+        self._folded.facts.append(Fact(decision.type, key, decision.field, entry))
+
+    def _merge(self) -> None:
+        """Give the facts of records that are the same as another to that one, with their history.
+
+        The old key of a record is no fact of the new one.
+        """
+        schema, material = self._schema, self._material
+        found = [
+            (decision.type, decision.same, list(decision.record_key or ()))
+            for _, _, _, decision in material.decisions
+            if decision.same is not None
+        ]
+        found += [
+            (item["type"], item["same"], item["into"])
+            for extraction, _, _ in material.extractions
+            for item in extraction.records
+            if item.get("op") == "merge"
+        ]
+        for type_, one, into in found:
+            of_type = {**schema.merged.get(type_, {}), written_key(one): into}
+            schema.merged = {**schema.merged, type_: of_type}
+        if not schema.merged:
+            return
+        facts, self._folded.facts = self._folded.facts, []
+        for fact in facts:
+            key = tuple(merged_key(schema, fact.type, fact.key))
+            of = schema.types.get(fact.type)
+            if key == fact.key or of is None or fact.field not in (of.key or ()):
+                self._folded.facts.append(msgspec.structs.replace(fact, key=key))
+
+    def _facts_types(self) -> None:
+        """Type the fields of keyed records by all values that they ever had."""
+        by_type: defaultdict[str, list[Fact]] = defaultdict(list)
+        for fact in self._folded.facts:
+            by_type[fact.type].append(fact)
+        for given, facts in by_type.items():
+            type_ = type_of(self._schema, given, [])
+            records = [{fact.field: fact.entry.value} for fact in facts]
+            fold_records(type_, records, [fact.entry.events[0] for fact in facts])
+
+    def _constraints(self) -> None:
+        """Replace constraints by newer ones of the same id; note those that can't be compiled."""
+        schema, folded = self._schema, self._folded
+        found = {constraint.id: constraint for constraint in schema.constraints}
+        for extraction, _, _ in self._material.extractions:
+            for item in extraction.constraints:
+                given = {name: value for name, value in item.items() if name != "events"}
+                try:
+                    new = read_constraint(given, schema, list(item.get("events") or ()))
+                except InputError as error:
+                    folded.problems.append(str(error))
+                    folded.refused[str(item.get("id"))] = str(error)
+                else:
+                    found[new.id] = new
+        for _, _, _, decision in self._material.decisions:
+            if decision.rule is not None and decision.verdict is not None:
+                schema.verdicts = {**schema.verdicts, decision.rule: decision.verdict}
+        schema.constraints = [
+            msgspec.structs.replace(one, verdict=schema.verdicts.get(rule_key(one), "proposed"))
+            for one in found.values()
+        ]
 
 
 def written_key(key: Sequence[Any]) -> str:
@@ -446,111 +558,6 @@ def merged_key(schema: StateSchema, type_: str, key: Sequence[Any]) -> list[Any]
     return found
 
 
-def _moved(schema: StateSchema, fact: Fact) -> Fact | None:
-    """Return a fact with the key that its record has now; not its own old key."""
-    key = tuple(merged_key(schema, fact.type, fact.key))
-    if key == fact.key:
-        return fact
-    type_ = schema.types.get(fact.type)
-    if type_ is not None and fact.field in (type_.key or ()):
-        return None
-    return msgspec.structs.replace(fact, key=key)
-
-
-def _fold_facts_types(schema: StateSchema, folded: Folded) -> None:
-    """Type the fields of keyed records by all values that they ever had."""
-    by_type: defaultdict[str, list[Fact]] = defaultdict(list)
-    for fact in folded.facts:
-        by_type[fact.type].append(fact)
-    for given, facts in by_type.items():
-        type_ = type_of(schema, given, [])
-        records = [{fact.field: fact.entry.value} for fact in facts]
-        fold_records(type_, records, [fact.entry.events[0] for fact in facts])
-
-
-def _fold_extractions(
-    schema: StateSchema,
-    material: FoldInput,
-    grouped: defaultdict[str, list[GivenRecord]],
-    folded: Folded,
-) -> None:
-    known = {one.seen.events[0] for items in grouped.values() for one in items}
-    known |= {one["events"][0] for found, _, _ in material.extractions for one in found.records}
-    for extraction, at, recorded_at in material.extractions:
-        used: set[str] = set()
-        for item in extraction.records:
-            used.update(item["events"])
-            op = item.get("op", "add")
-            if op == "same" and item["record"] and material.whole:
-                # What repeats a record becomes one of its own once that record was forgotten.
-                event = _event_of(item["place"])
-                op = op if event in known else "add"
-                known.add(event)
-            if op == "add":
-                read = _entry(item, extraction.method, material, (at, recorded_at))
-                seen = Seen(item["record"], tuple(item["events"]), read.at, read.recorded_at)
-                grouped[item["type"]].append(GivenRecord(seen, read.source, read))
-        for item in extraction.facts:
-            if item.get("op") != "same":
-                used.update(item["events"])
-                entry = _entry(item, extraction.method, material, (at, recorded_at))
-                key = tuple(item.get("key") or ())
-                folded.facts.append(Fact(item.get("type") or PROFILE, key, item["field"], entry))
-        for item in extraction.constraints:
-            used.update(item.get("events") or ())
-        _count_read(schema, extraction, used, material, folded, (at, recorded_at))
-
-
-def _event_of(place: str) -> str:
-    return place.rsplit("/", 2)[1]
-
-
-def _count_read(
-    schema: StateSchema,
-    extraction: Extraction,
-    used: set[str],
-    material: FoldInput,
-    folded: Folded,
-    times: tuple[int, int],
-) -> None:
-    coverage = schema.coverage
-    for event in extraction.from_events:
-        if event in used:
-            coverage.structured += 1
-            coverage.by_model += extraction.method == "model"
-            coverage.by_agent += extraction.method == "agent"
-        else:
-            left_out = "; ".join(extraction.left_out) if len(extraction.from_events) == 1 else ""
-            nothing = f"the {extraction.method} found nothing to structure"
-            reason = extraction.failed or left_out or nothing
-            _leave(schema, folded, event, material.times.get(event, times), reason)
-
-
-def _leave(
-    schema: StateSchema, folded: Folded, event: str, times: tuple[int, int], reason: str
-) -> None:
-    schema.coverage.unstructured += 1
-    folded.unstructured.append(Seen({"reason": reason}, (event,), *times))
-
-
-def _entry(item: Json, how: How, material: FoldInput, times: tuple[int, int]) -> Entry:
-    """Return the value of what was read, when it held, and who said it in which words."""
-    events = item["events"]
-    at, known = material.times.get(events[0], times)
-    return Entry(
-        item.get("value"),
-        at if item.get("at") is None else to_micros(partial_moment(item["at"])),
-        known,
-        list(events),
-        item.get("source") or "",
-        item.get("status") or "inferred",
-        how,
-        " … ".join(item.get("evidence") or ()),
-        material.speech.get(events[0], ""),
-        least_trusted(material.origins.get(event, "own") for event in events),
-    )
-
-
 def partial_moment(text: str) -> Any:
     """Read a moment; a missing day or month counts as the first."""
     if len(text) == 4 and text.isdigit():
@@ -558,40 +565,6 @@ def partial_moment(text: str) -> Any:
     elif len(text) == 7 and text[4] == "-":
         text += "-01"
     return moment(text)
-
-
-def _fold_decision(
-    schema: StateSchema, event: str, at: int, known: int, decision: Decision, folded: Folded
-) -> None:
-    if decision.field is None or (decision.policy is not None and decision.event is None):
-        return
-    sources = [event] if decision.event is None else [event, decision.event]
-    value = None if decision.retract else decision.value
-    entry = Entry(value, at, known, sources, "person", "decided", "decision", speaker=decision.by)
-    key = tuple(decision.record_key or ())
-    folded.facts.append(Fact(decision.type, key, decision.field, entry))
-
-
-def _fold_constraints(schema: StateSchema, material: FoldInput, folded: Folded) -> None:
-    """Replace constraints by newer ones of the same id, and note those that can't be compiled."""
-    found = {constraint.id: constraint for constraint in schema.constraints}
-    for extraction, _, _ in material.extractions:
-        for item in extraction.constraints:
-            given = {name: value for name, value in item.items() if name != "events"}
-            try:
-                new = read_constraint(given, schema, list(item.get("events") or ()))
-            except InputError as error:
-                folded.problems.append(str(error))
-                folded.refused[str(item.get("id"))] = str(error)
-            else:
-                found[new.id] = new
-    for _, _, _, decision in material.decisions:
-        if decision.rule is not None and decision.verdict is not None:
-            schema.verdicts = {**schema.verdicts, decision.rule: decision.verdict}
-    schema.constraints = [
-        msgspec.structs.replace(one, verdict=schema.verdicts.get(rule_key(one), "proposed"))
-        for one in found.values()
-    ]
 
 
 def broken_constraints(schema: StateSchema) -> list[tuple[Constraint, str]]:
