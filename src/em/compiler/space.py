@@ -413,6 +413,9 @@ class Space:
         )
         if not found and not is_operand:
             found = self._explain_by_computing(spot, name)
+        elif is_number(value) and not is_operand and not self.caution.by_person:
+            # A small number stands somewhere by chance; how many there are may be why.
+            found |= self._explain_by_lists(spot, name)
         if not found and not is_part and is_scalar(value):
             found = self._explain_by_texts(spot) | self._explain_by_edits(spot)
         if self.caution.by_person:
