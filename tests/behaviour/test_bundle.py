@@ -87,7 +87,8 @@ def test_the_routine_has_plain_steps_and_does_the_same_for_another(folder: Path)
     assert document["checks"] == "hand_over"
     assert {step["type"] for step in document["steps"]} == {"tool.call", "assert", "return"}
     fields = {name for step in document["steps"] for name in step}
-    assert fields <= {"id", "type", "tool", "args", "save_as", "expect", "check", "value"}
+    plain = {"id", "type", "tool", "args", "effect", "save_as", "expect", "check", "held", "value"}
+    assert fields <= plain
     desk = Desk()
     done = run_routine(folder, {"email": "bo@shop.example", "order_id": "#W7654321"}, desk.tools)
     assert done.status == "ok"

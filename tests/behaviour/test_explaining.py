@@ -85,9 +85,9 @@ def test_a_recording_that_succeeded_otherwise_relaxes_a_guard() -> None:
     shop.orders["#W2002"]["status"] = "waiting"
     assert not shop("#W2002")
     assert shop("#W2002").hit, "a waiting order was cancelled as well"
-    fields = shop.taught().calls[0]["expect"]["properties"]
-    assert fields["note"] == {"const": ""}, "which both recordings had"
-    shop.orders["#W2002"]["status"] = "shipped"
+    shop.orders["#W2002"]["note"] = "do not touch"
+    assert not shop("#W2002").hit, "both recordings had none"
+    shop.orders["#W2002"].update(note="", status="shipped")
     assert not shop("#W2002").hit
 
 

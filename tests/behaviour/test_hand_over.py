@@ -442,8 +442,9 @@ def test_the_recording_has_the_calls_in_the_agents_order(shop: Shop) -> None:
         "mail",
         "finish",
     ]
-    way = next(one for one in engine.cache.lessons(key) if len(one.steps) == 4)
-    assert way.taught.calls[2]["args"] == {"address": "{{ address.address }}"}
+    way = next(one for one in engine.cache.lessons(key) if len(one.behaviour.steps) == 4)
+    call = next(one for one in way.taught.routine["steps"] if one.get("tool") == "mail")
+    assert call["args"] == {"address": "{{ address.address }}"}
 
 
 def _key(job: str) -> str:

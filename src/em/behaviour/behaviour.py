@@ -1,14 +1,13 @@
 """Behaviour: one recording of how a task was done, and the routine that recordings teach."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from em.behaviour.codec import Form
-from em.compiler.draft import Recorded
-from em.compiler.example import Call
+from em.compiler.checks import walked
 from em.log.kinds import event_body
 from em.runner.package import read_routine
 from em.runner.routine import Program
@@ -64,35 +63,24 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     live: int | None = None
 
 
-class Beside(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What stands beside a call of a routine: what it must return.
+class Taught(msgspec.Struct, frozen=True, kw_only=True, dict=True, omit_defaults=True):
+    """The routine that recordings teach.
 
-    asks: the call may have asked something. watched: no check looks at what is done after it, so
-    that what it returns must be as recorded. free: paths that later values take, which may differ.
-    fixed: paths that hold what nothing explains, which must not; "" for all of the result.
+    given: inputs that the routine would ask for, as they always were. made: by recording, the step
+    that makes each recorded call; "" for a read that the routine does not need. is_open: a write
+    that no check looks at may take one of `given`. is_checked: checks look at all that is done.
     """
 
-    asks: bool = False
-    watched: bool = False
-    free: Sequence[str] = ()
-    fixed: Sequence[str] = ()
-
-
-class Taught(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """The routine that recordings of the same calls teach. beside: by call."""
-
     routine: Json
-    beside: Sequence[Beside]
-
-    @functools.cached_property
-    def calls(self) -> list[Json]:
-        """The calls of the routine, in their order."""
-        return [one for one in self.routine["steps"] if one["type"] == "tool.call"]
+    given: Json = {}
+    made: Sequence[Sequence[str]] = ()
+    is_open: bool = False
+    is_checked: bool = False
 
     @property
-    def returns(self) -> Any:
-        """What the routine returns, as a template."""
-        return self.routine["steps"][-1].get("value")
+    def calls(self) -> list[Json]:
+        """The calls of the routine, in its order, also those of loops."""
+        return [one for one in walked(self.routine["steps"]) if one["type"] == "tool.call"]
 
     @functools.cached_property
     def program(self) -> Program:
@@ -103,13 +91,16 @@ class Taught(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def tools(self) -> dict[str, Tool]:
         """Tools that stand for those of the routine, whose calls are made elsewhere."""
         return {
-            one["name"]: Tool(one["name"], _stand_in, one["effect"])
+            one["name"]: Tool(one["name"], _stand_in(one["name"]), one["effect"])
             for one in self.routine["tools"]
         }
 
 
-def _stand_in(**_args: Any) -> None:
-    """Take any arguments."""
+def _stand_in(name: str) -> Callable[..., None]:
+    def stand_in(**_args: Any) -> None: ...
+
+    stand_in.__name__ = name
+    return stand_in
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
@@ -133,32 +124,28 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, d
     format: int = 1
 
     @functools.cached_property
-    def recorded(self) -> Recorded:
-        """The recording as the learner reads it."""
-        calls = [
-            Call(one.tool, one.args, one.result, effect="write" if one.writes else "read")
-            for one in self.steps
-        ]
-        return Recorded(inputs=self.inputs, calls=calls, output=self.answer.value)
-
-    @functools.cached_property
-    def shape(self) -> bytes:
-        """Bytes that are equal for recordings of the same calls."""
-        found = [(one.tool, one.code, one.forms, one.live) for one in self.steps]
-        answer = (self.answer.form, self.answer.live)
-        return msgspec.json.encode((found, answer, self.params), order="sorted")
-
-    @functools.cached_property
     def seen(self) -> bytes:
-        """Bytes that are equal for recordings whose checks saw the same."""
-        found = [[one and one.value for one in (step.pre, step.post)] for step in self.steps]
-        return self.shape + msgspec.json.encode(found, order="sorted")
+        """Bytes that are equal for recordings that may be learnt from together.
+
+        Their checks saw the same, at whatever call of a tool.
+        """
+        sights = {
+            msgspec.json.encode((step.tool, one.value), order="sorted")
+            for step in self.steps
+            for one in (step.pre, step.post)
+            if one is not None
+        }
+        answer = (self.answer.form, self.answer.live is None, self.answer.value is None)
+        return msgspec.json.encode((self.params, answer, sorted(map(bytes.hex, sights))))
 
     @functools.cached_property
     def tape(self) -> bytes:
         """Bytes that are equal for recordings in which the same was given and returned."""
-        found = [(step.args, step.result) for step in self.steps]
-        return self.shape + msgspec.json.encode((self.inputs, found, self.answer), order="sorted")
+        calls = [
+            (one.tool, one.code, one.forms, one.live, one.args, one.result) for one in self.steps
+        ]
+        found = (self.params, self.inputs, calls, self.answer)
+        return msgspec.json.encode(found, order="sorted")
 
 
 @event_body("behaviour_recorded")

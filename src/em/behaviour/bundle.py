@@ -5,6 +5,8 @@ from typing import Any
 
 from em.behaviour.cache import behaviour_of, taught_of
 from em.behaviour.codec import TAG
+from em.behaviour.lesson import Recording
+from em.compiler.checks import walked
 from em.compiler.draft import Draft, Recorded, write_package
 from em.store import Store
 from em.store.protocol import Artefact
@@ -13,10 +15,19 @@ from em.values.json_schema import of_input
 
 def export_behaviour(store: Store, artefact: Artefact, folder: Path) -> int:
     """Write a behaviour as a routine package; return how many calls it makes."""
-    recorded, taught = behaviour_of(artefact).recorded, taught_of(store, artefact)
-    document = _plain(taught.routine) | {"input_schema": of_input(recorded.inputs)}
+    behaviour, taught = behaviour_of(artefact), taught_of(store, artefact)
+    recorded = Recording.of(behaviour)
+    names = taught.routine["input_schema"].get("properties", {})
+    inputs = {name: one for name, one in recorded.inputs.items() if name in names} | taught.given
+    document = _plain(taught.routine) | {"input_schema": of_input(inputs)}
+    for step in walked(document["steps"]):
+        seen = [one for one in behaviour.steps if one.tool == step.get("tool")]
+        whats = [what for what in ("pre", "post") if any(getattr(one, what) for one in seen)]
+        notes = [f"the {what}-check of this call is not part of the routine" for what in whats]
+        if notes:
+            step["description"] = "; ".join(notes)
     calls = [call._replace(args=_plain(call.args)) for call in recorded.calls]
-    own = Recorded(inputs=recorded.inputs, calls=calls, output=_plain(recorded.output))
+    own = Recorded(inputs=inputs, calls=calls, output=_plain(recorded.output))
     write_package(Draft(document=document, recordings=[own], output=own.output), folder)
     return len(taught.calls)
 

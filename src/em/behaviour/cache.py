@@ -17,7 +17,7 @@ import msgspec
 from em.behaviour.agent_run import Run
 from em.behaviour.behaviour import FORMAT, KIND, Behaviour, Taught
 from em.behaviour.codec import snapshot
-from em.behaviour.guards import teach
+from em.behaviour.lesson import teach
 from em.behaviour.task import Task
 from em.behaviour.way import MOST_RECORDINGS, Lessons, Way, tapes_of, taught_by
 from em.errors import (
@@ -380,7 +380,11 @@ def _fold(live: dict[str, str], kind: str, event_id: str, body: Json) -> None:
 
 
 def _says_the_same(one: Stored, other: Stored) -> bool:
-    return (one.behaviour.tape, one.behaviour.seen) == (other.behaviour.tape, other.behaviour.seen)
+    sights = [
+        [part and part.value for step in each.behaviour.steps for part in (step.pre, step.post)]
+        for each in (one, other)
+    ]
+    return one.behaviour.tape == other.behaviour.tape and sights[0] == sights[1]
 
 
 def as_stored(artefact: Artefact) -> Stored | None:
@@ -408,11 +412,7 @@ def _replayed(body: Json | None) -> Json:
     steps = body.pop("steps", [])
     if "taught" in body:
         body = {name: one for name, one in body.items() if name not in ("inputs", "answer")}
-        calls = [one for one in body["taught"]["routine"]["steps"] if one["type"] == "tool.call"]
-        steps = [
-            {**step, "args": call["args"], "result": None}
-            for step, call in zip(steps, calls, strict=True)
-        ]
+        steps = [{**step, "args": None, "result": None} for step in steps]
     named = {f"step {n}, tool {step['tool']}": step for n, step in enumerate(steps, 1)}
     return named | body
 

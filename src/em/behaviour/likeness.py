@@ -1,21 +1,19 @@
 """Likeness: whether a call returned what it returned when the behaviour was recorded.
 
-An agent reads in order to decide. What a call was given can be traced to its source; what was only
-looked at can't. A replay therefore compares what its calls return with the recordings, value by
-value. What an argument or the answer takes may be another value of its kind, and so may a number or
-a text that differed between two recordings. Of a fact (yes or no, nothing, a word) only recorded
-values are fine.
-
-A read with other arguments is about something else, and a write returns something new: there the
-fields, the facts and the kinds of values must be recorded ones, and the words of what a write says.
+An agent reads in order to decide. The same read again must return the same, value by value: but for
+what the routine takes from it, and for numbers, texts and lengths that differed between recordings.
+Of a fact (yes or no, nothing, a word) only recorded values are fine. A read with other arguments is
+about something else: the checks of the routine judge it, and here only the words of a text that the
+routine takes. A write returns something new: its fields, facts and kinds of values must be recorded
+ones, and the words of what it says.
 """
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from em.behaviour.behaviour import Beside
+from em.compiler.facts import is_few
 from em.redaction.redactor import MARKER
 from em.values.canonical import Json, identical
 from em.values.leaves import is_by_id, leaves
@@ -42,34 +40,54 @@ class Returned:
         return _parts(self.result)
 
 
-def difference(now: Returned, recorded: Sequence[Returned], by: Beside, *, writes: bool) -> str:
-    """Return the path of a value that differs from all recordings; "" if none matters."""
+def difference(
+    now: Returned,
+    recorded: Sequence[Returned],
+    taken: Mapping[str, bool],
+    *,
+    is_asked: bool,
+    writes: bool,
+) -> str:
+    """Return the path of a value that differs from all recordings; "" if none matters.
+
+    taken: the paths that the routine takes, and whether they surely are the source. is_asked: the
+    call may have been made to know something.
+    """
     if any(identical(now.result, one.result) for one in recorded):
         return ""
-    if "" in by.fixed:
-        return "result"
-    is_again = by.asks and any(identical(now.args, one.args) for one in recorded)
+    is_again = is_asked and any(identical(now.args, one.args) for one in recorded)
     own, were = now.parts, [one.parts for one in recorded]
     for path in dict.fromkeys([*(path for one in were for path in one), *own]):
         value, before = own.get(path, _ABSENT), [one.get(path, _ABSENT) for one in were]
         if any(_is_recorded(value, one) for one in before):
             continue
-        if path in by.fixed:
-            is_fine = False
-        elif path in by.free:
-            is_fine = any(_is_alike(value, one) for one in before)
+        there = [one for one in before if one is not _ABSENT]
+        is_alike = any(_is_alike(value, one) for one in there)
+        if path in taken:
+            is_fine = taken[path] and is_alike
             is_fine = is_fine and (writes or _says_the_same(value, now, before, recorded))
         elif is_again:
-            is_fine = _varied(value, before)
+            is_varied = any(not identical(one, there[0]) for one in there[1:])
+            is_fine = is_alike and is_varied and _is_known(value, there)
+        elif not writes:
+            is_fine = True
         elif path.endswith(("#", "@")):
             is_fine = _ABSENT not in (value, *before)
         else:
-            is_fine = not is_fact(value) and any(_is_alike(value, one) for one in before)
-            words = [_wording(*row) for row in zip(before, recorded, strict=True) if writes]
-            is_fine = is_fine and (not words or _wording(value, now) in words)
+            words = [_wording(*row) for row in zip(before, recorded, strict=True)]
+            is_fine = not is_fact(value) and is_alike and _wording(value, now) in words
         if not is_fine:
             return path.lstrip(".").rstrip("#@*") or "result"
     return ""
+
+
+def _is_known(value: Any, before: Sequence[Any]) -> bool:
+    """Return whether the facts among some values are recorded ones, or too many to be facts."""
+    values = value if isinstance(value, list) else [value]
+    pool = [one for row in before for one in (row if isinstance(row, list) else [row])]
+    known = [one for one in pool if is_fact(one)]
+    is_new = any(is_fact(one) and not any(identical(one, each) for each in known) for one in values)
+    return not is_new or (len(known) == len(pool) and not is_few(pool))
 
 
 def _is_recorded(value: Any, one: Any) -> bool:
@@ -87,12 +105,6 @@ def is_fact(value: Any) -> bool:
     if value is None or isinstance(value, bool) or value == "":
         return True
     return isinstance(value, str) and _FACT.fullmatch(value) is not None
-
-
-def _varied(value: Any, before: Sequence[Any]) -> bool:
-    """Return whether a value of this kind that is no fact differed between recordings."""
-    alike = [one for one in before if not is_fact(one) and _is_alike(value, one)]
-    return not is_fact(value) and any(not identical(one, alike[0]) for one in alike[1:])
 
 
 def _is_alike(value: Any, other: Any) -> bool:

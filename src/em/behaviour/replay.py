@@ -7,7 +7,8 @@ way does not go on, the next one that makes the same calls so far is told what t
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
@@ -17,11 +18,11 @@ from em.behaviour.agent_run import Call, Run
 from em.behaviour.behaviour import Capture, Step
 from em.behaviour.check import Check
 from em.behaviour.codec import NotEncodable, copy, decode, encode, is_lazy, snapshot
-from em.behaviour.course import Course, Tape
+from em.behaviour.lesson import HANDLE, Course, handle_of
 from em.behaviour.likeness import Returned, difference
 from em.behaviour.result import Done, short
 from em.behaviour.tool import Bound, Contexts, EngineTool
-from em.behaviour.way import Way
+from em.behaviour.way import RETURN, Sight, Spot, Tape, Way
 from em.errors import EmError
 from em.runner.drivers import Consult, Effects
 from em.runner.expressions.language import compile_value
@@ -48,10 +49,17 @@ class Made(msgspec.Struct):
     args: Json
     live: Mapping[str, int]
     sights: dict[str, Any] = {}
+    is_handle: bool = False
+    number: int = -1
     value: Any = None
     result: Any = None
     is_complete: bool = True
     seconds: float = 0.0
+
+
+def _number_of(handle: str) -> int:
+    """Return the number of the call that an object is named after."""
+    return int(handle.rpartition("n")[2])
 
 
 class Refused(NamedTuple):
@@ -62,6 +70,7 @@ class Refused(NamedTuple):
     place: int
     cause: Cause
     why: "str | Callable[[], str]"
+    done: Mapping[Any, Made]
     times: int = 1
 
 
@@ -94,8 +103,9 @@ class Replay:
         self._refused: list[Refused] = []
         # A call that a check refused, to look at the world once for all ways that would make it.
         self._refused_call: Made | None = None
-        # The calls at which a check refused a way whose recorded results are those of this run.
-        self._checked: set[int] = set()
+        # How far the way under way came, and its calls by their steps.
+        self._at = 0
+        self._done: dict[Any, Made] = {}
         self.started = time.perf_counter()
         self.seconds = 0.0
         self.value: Any = None
@@ -172,11 +182,9 @@ class Replay:
         mask: int,
         cause: Cause,
         why: str | Callable[[], str],
-        place: int = -1,
         times: int = 1,
     ) -> int:
-        at = len(self.taken) if place < 0 else place
-        self._refused.append(Refused(way, mask, at, cause, why, times))
+        self._refused.append(Refused(way, mask, self._at, cause, why, self._done, times))
         return 0
 
     # ---- one way
@@ -184,72 +192,104 @@ class Replay:
     def _follow(self, way: Way, mask: int, hint: Any) -> Effects[bool]:
         """Follow a way; return whether it reached the end."""
         course = way.course(self._inputs)
-        for place in range(len(way.steps)):
-            if course.is_stopped:
-                break
-            made = self._prepared(way, mask, place, course.args)
+        turns: Counter[Any] = Counter()
+        self._done = {}
+        used: dict[int, int] = {}  # the numbers of the calls made, by those of this way
+        while not course.is_stopped:
+            self._at = len(used)
+            spot = way.spot(course.step, turns[course.step])
+            turns[course.step] += 1
+            made = self._prepared(way, mask, spot, course, used)
             if made is None:
                 return False
-            is_new = place == len(self.taken)
-            mask = yield from self._before(way, mask, place, made)
+            mask = yield from self._before(way, mask, spot, made, course.step)
+            is_new = made.number < 0
             if not mask or (is_new and not (yield from self._call(way, mask, made))):
                 return False
-            mask = yield from self._after(way, mask, place)
+            self._at += 1
+            self._done[course.step] = made
+            mask = yield from self._after(way, mask, spot, made)
             if not mask:
                 return False
-            course.answer(self.taken[place].result)
-        return self._end(way, mask, course, hint)
+            used[made.number] = len(used)
+            course.answer(self._shown(made) if isinstance(course, Course) else made.result)
+        return self._end(way, mask, course, used, hint)
 
-    def _prepared(self, way: Way, mask: int, place: int, args: Json) -> Made | None:
+    def _shown(self, made: Made) -> Any:
+        """Return a result as the routine reads it, with the name of the object."""
+        if not made.is_handle:
+            return made.result
+        return {**made.result, HANDLE: handle_of(0, made.number)}
+
+    def _prepared(
+        self, way: Way, mask: int, spot: Spot, course: Course | Tape, used: Mapping[int, int]
+    ) -> Made | None:
         """Return a call with this run's arguments, also if it was made; None if it can't be."""
-        step = way.steps[place]
-        live = step.live
-        args = {name: one for name, one in args.items() if name not in live} if live else args
-        known = self.taken[place] if place < len(self.taken) else self._refused_call
-        wanted = (step.tool, live)
-        if known and (known.step.tool, known.live) == wanted and identical(known.args, args):
+        step, args = spot.step, dict(course.args)
+        live: Mapping[str, int] = step.live
+        if isinstance(course, Course) and live:
+            live = {name: _number_of(args.pop(name)) for name in live}
+        known = self._made_before(course.tool, args, live, used, step.writes)
+        if known is not None:
             return known
-        if place < len(self.taken):
-            self._refuse(way, mask, "value", f"step {place + 1} ({step.tool}) differs", place)
+        tool = self._tools[course.tool]
+        left = [n for n, one in enumerate(self.taken) if one.tool.writes and n not in used]
+        if tool.writes and left:
+            other = self.taken[left[0]].tool.name
+            self._refuse(way, mask, "value", f"step {left[0] + 1} ({other}) differs")
             return None
-        tool = self._tools[step.tool]
         try:
             # A tool may change its arguments; the record of the call must not change with them.
             arguments = tool.restored(copy(args), step.forms)
         except FAILURES as error:
-            why = f"step {place + 1} ({tool.name}): its arguments can't be restored: {error}"
+            why = f"step {len(used) + 1} ({tool.name}): its arguments can't be restored: {error}"
             self._refuse(way, mask, "value", why)
             return None
         arguments |= {name: self.taken[source].value for name, source in live.items()}
         owner = self._contexts.owner_of(tool) if tool.is_method else None
-        return Made(step, tool, Bound(owner, arguments), args, live, {})
+        return Made(step, tool, Bound(owner, arguments), args, live, {}, way.is_handle(step))
 
-    def _before(self, way: Way, mask: int, place: int, made: Made) -> Effects[int]:
+    def _made_before(
+        self, tool: str, args: Json, live: Mapping[str, int], used: Mapping[int, int], writes: bool
+    ) -> Made | None:
+        """Return the call if it was made for another way, or was refused by a check just now.
+
+        Writes are taken in their order; a read serves if no later write of this way came before.
+        """
+        for number, one in enumerate(self.taken):
+            if number in used:
+                continue
+            if one.tool.name == tool and one.live == live and identical(one.args, args):
+                return one
+            if writes and one.tool.writes:
+                return None
+        again = self._refused_call
+        if again is not None and (again.tool.name, again.live) == (tool, live):
+            return again if identical(again.args, args) else None
+        return None
+
+    def _before(self, way: Way, mask: int, spot: Spot, made: Made, step: Any) -> Effects[int]:
         """Return the behaviours of a way that may make a call."""
         check = made.tool.pre_check
-        if check is not None and way.pre[place]:
-            found = yield from self._compare(way, mask, place, made, check, "pre-check")
+        if check is not None and spot.pre:
+            found = yield from self._compare(way, mask, spot.pre.values(), made, check, "pre-check")
             if not found:
                 self._refused_call = made
-                if mask & way.exact([one.result for one in self.taken[:place]]):
-                    self._checked.add(place)
             return found
-        if place == len(self.taken):
-            return self._parted(way, mask, place)
-        return mask
+        return self._parted(way, mask, step) if made.number < 0 else mask
 
-    def _parted(self, way: Way, mask: int, place: int) -> int:
+    def _parted(self, way: Way, mask: int, step: Any) -> int:
         """Return the behaviours that may go on where another way goes on in another manner.
 
-        Where no check tells them apart, the results of all calls must be those of a recording, and
-        no check may have refused one that was recorded with the same.
+        Where no check tells them apart, the results of all calls must be those of a recording.
         """
-        if way.taught is not None and not way.parts[place]:
+        if step not in way.parts:
             return mask
-        exact = mask & way.exact([one.result for one in self.taken[:place]])
-        if exact and place not in self._checked:
+        exact = mask & way.exact(self.taken)
+        if exact:
             return exact
-        last = f"step {place} ({self.taken[-1].tool.name})" if self.taken else "the task"
+        made = len(self.taken)
+        last = f"step {made} ({self.taken[-1].tool.name})" if made else "the task"
         why = f"{last} returned a result that was never recorded"
         return self._refuse(way, mask, "value", why)
 
@@ -274,6 +314,7 @@ class Replay:
         result, made.is_complete = snapshot(value)
         made.value, made.result = value, result
         made.seconds = time.perf_counter() - began
+        made.number = len(self.taken)
         self.taken.append(made)
         self.done.append(Done(tool.name, made.args, result, None, True))
         return True
@@ -296,46 +337,57 @@ class Replay:
         is_undone = self.failure is not None and did_not_happen(self.failure)
         return self.failed_in_a_write and not is_undone
 
-    def _after(self, way: Way, mask: int, place: int) -> Effects[int]:
+    def _after(self, way: Way, mask: int, spot: Spot, made: Made) -> Effects[int]:
         """Return the behaviours to which what a call returned is no news."""
-        made, step = self.taken[place], way.steps[place]
-        check = made.tool.post_check
-        if check is not None and way.post[place]:
-            mask = yield from self._compare(way, mask, place, made, check, "post-check")
-        beside = way.beside(place)
-        if way.taught is None and mask and not identical(made.result, step.result):
-            why = f"step {place + 1} ({step.tool}) returned something else than when recorded"
-            return self._refuse(way, mask, "value", why, place + 1)
-        if not beside.watched or not mask:
+        check, step = made.tool.post_check, spot.step
+        if check is not None and spot.post:
+            mask = yield from self._compare(
+                way, mask, spot.post.values(), made, check, "post-check"
+            )
+        if not mask:
+            return 0
+        where = f"step {made.number + 1} ({made.tool.name}) returned"
+        if way.taught is None:
+            if identical(made.result, step.result):
+                return mask
+            why = f"{where} something else than when recorded"
+            return self._refuse(way, mask, "value", why)
+        if step.post is not None if made.tool.writes else way.taught.is_checked:
             return mask
         now = Returned(made.args, made.result, self._inputs)
-        found, path = 0, ""
-        for past in way.past[place]:
-            if past.mask & mask:
-                other = difference(now, past.recorded, beside, writes=made.tool.writes)
-                found |= 0 if other else past.mask
-                path = other or path
-        if not found & mask:
-            returned = f"step {place + 1} ({step.tool}) returned another {path}"
-            why = f"{returned} than when this was recorded"
-            return self._refuse(way, mask, "value", why, place + 1)
-        return found & mask
+        past = [one for bit, one in spot.past if bit & mask or not made.tool.writes]
+        path = difference(
+            now, past, way.paths(spot), is_asked=spot.is_asked, writes=made.tool.writes
+        )
+        if not path and way.taught.is_open and not made.tool.writes:
+            is_old = any(identical(made.result, one.result) for one in past)
+            path = "" if is_old else "result"
+        if path:
+            why = f"{where} another {path} than when this was recorded"
+            return self._refuse(way, mask, "value", why)
+        return mask
 
     def _compare(
-        self, way: Way, mask: int, place: int, made: Made, check: Check[Any], name: str
+        self,
+        way: Way,
+        mask: int,
+        sights: Iterable[Sight],
+        made: Made,
+        check: Check[Any],
+        name: str,
     ) -> Effects[int]:
         """Return the behaviours whose check passes now."""
-        tool, at = made.tool, place + (name != "pre-check")
-        where = f"the {name} of step {place + 1} ({tool.name})"
+        tool, at = made.tool, len(self.taken) if made.number < 0 else made.number
+        where = f"the {name} of step {at + 1} ({tool.name})"
         if name not in made.sights:
             try:
                 made.sights[name] = yield tool.capture(check, made.bound)
             except Exception as error:  # noqa: BLE001 - a check that raises does not pass
                 why = f"{where} raised {error_text(error)}"
-                return self._refuse(way, mask, "check", why, at)
+                return self._refuse(way, mask, "check", why)
         now, compare, hint = made.sights[name], check.compare, tool.captured_type(check)
         passing, whys = 0, list[str | Callable[[], str]]()
-        for sight in reversed((way.pre if name == "pre-check" else way.post)[place]):
+        for sight in reversed([*sights]):
             if not sight.mask & mask:
                 continue
             try:
@@ -347,17 +399,20 @@ class Replay:
                 whys.append(_difference(where, now, then, verdict))
             except Exception as error:  # noqa: BLE001 - a check that raises does not pass
                 whys.append(f"{where} raised {error_text(error)}")
-        return passing or self._refuse(way, mask, "check", whys[0], at, len(whys))
+        return passing or self._refuse(way, mask, "check", whys[0], len(whys))
 
     # ---- the end
 
-    def _end(self, way: Way, mask: int, course: Course | Tape, hint: Any) -> bool:
+    def _end(
+        self, way: Way, mask: int, course: Course | Tape, used: Mapping[int, int], hint: Any
+    ) -> bool:
         """Set the answer if the routine has returned one; return whether it has."""
-        place = course.answered
-        if not course.is_over:
-            self._refuse(way, mask, "value", _why_stopped(way, course), place)
+        left = [one for n, one in enumerate(self.taken) if one.tool.writes and n not in used]
+        if not course.is_over or left:
+            why = f"it would not have called {left[0].tool.name}" if left else ""
+            self._refuse(way, mask, "value", why or _why_stopped(course, self._done))
             return False
-        mask = self._parted(way, mask, place)
+        mask = self._parted(way, mask, RETURN)
         if not mask:
             return False
         answer = way.behaviour.answer
@@ -367,7 +422,8 @@ class Replay:
             self._refuse(way, mask, "value", f"the answer can't be restored: {error}")
             return False
         if answer.live is not None:
-            self.value = self.taken[answer.live].value
+            number = answer.live if way.taught is None else _number_of(course.output)
+            self.value = self.taken[number].value
         self.ended = way, mask
         return True
 
@@ -376,27 +432,25 @@ class Replay:
     def steps_to_come(self) -> list[tuple[EngineTool, Json]]:
         """Return the calls that the way that came farthest would have made next.
 
-        Calls whose arguments need results that are not there are left out.
+        Calls whose arguments need results that are not there, and loops, are left out.
         """
-        way, _ = self._now if self.followed is None else self.followed
-        made = len(self.taken)
+        if not self._refused:
+            return []
+        way, done = self._farthest.way, self._farthest.done
         if way.taught is None:
-            return [(self._tools[step.tool], step.args) for step in way.steps[made:]]
-        scope, number, found = dict(self._inputs), 0, []
+            steps = way.behaviour.steps[len(self.taken) :]
+            return [(self._tools[step.tool], step.args) for step in steps]
+        scope, found = {**self._inputs, **way.taught.given}, []
         for step in way.taught.routine["steps"]:
             with suppress(*FAILURES):
                 if step["type"] == "let":
                     scope[step["save_as"]] = compile_value(step["value"], "")(scope)
-            if step["type"] != "tool.call":
-                continue
-            if number < made:
-                scope[step["save_as"]] = self.taken[number].result
-            else:
-                live = way.steps[number].live
-                own = {name: one for name, one in step["args"].items() if name not in live}
-                with suppress(*FAILURES):
+                elif step["id"] in done:
+                    scope[step["save_as"]] = done[step["id"]].result
+                elif step["type"] == "tool.call":
+                    live = way.spot(step["id"], 0).step.live
+                    own = {name: one for name, one in step["args"].items() if name not in live}
                     found.append((self._tools[step["tool"]], compile_value(own, "")(scope)))
-            number += 1
         return found
 
     def recount(self, run: Run) -> list[Call]:
@@ -446,16 +500,15 @@ def _difference(place: str, now: Any, then: Any, verdict: Any) -> Callable[[], s
     return text
 
 
-def _why_stopped(way: Way, course: Course | Tape) -> str:
+def _why_stopped(course: Course | Tape, done: Mapping[Any, Made]) -> str:
     """Say why a routine does not go on, and where."""
     step_id, why, about = course.why_stopped()
     if step_id == "input":
         return why
-    number, steps = course.answered, way.steps
-    calls = () if way.taught is None else way.taught.calls
-    if number and calls[number - 1]["id"] == step_id:
-        where = about.removeprefix(calls[number - 1]["save_as"]).lstrip(".") or "result"
-        return f"step {number} ({steps[number - 1].tool}) returned another {where}: {why}"
-    if number < len(steps):
-        return f"before step {number + 1} ({steps[number].tool}): {why}"
-    return f"before the answer: {why}"
+    made = done.get(step_id)
+    if made is None:
+        last = max(done.values(), key=lambda one: one.number, default=None)
+        where = "" if last is None else f"after step {last.number + 1} ({last.tool.name}): "
+        return f"{where}{why}"
+    path = about.partition(".")[2] or "result"
+    return f"step {made.number + 1} ({made.tool.name}) returned another {path}: {why}"

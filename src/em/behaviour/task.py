@@ -232,6 +232,11 @@ def make_task(arguments: Json, tags: Sequence[str], params: Json) -> Task:
     inputs, names = _inputs(arguments, params)
     # `{{ "{{" }}` and `{{ name }}` differ, so no text of a task can be taken for a param.
     template = Params(params, names).fill(arguments)
+    # An argument that a param is a part of says nothing more than the param.
+    own = {*names.values()}
+    whole = {name for name, one in arguments.items() if identical(template[name], escaped(one))}
+    known = _inputs({name: one for name, one in arguments.items() if name in whole}, params)[0]
+    inputs = {name: one for name, one in inputs.items() if name in own or name in known}
     # The JSON types of params are part of the key: "7" and 7 are used in different ways.
     kinds = {name: _kind(value) for name, value in params.items()}
     text = msgspec.json.encode((template, sorted(tags), kinds, _equal_ones(params)), order="sorted")

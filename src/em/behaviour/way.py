@@ -1,23 +1,27 @@
-"""Way: calls that behaviours of one task share, with what was captured beside them.
+"""Way: behaviours of one task that make the same calls, with what was captured beside them.
 
-A way is a recording that is followed as long as all is as recorded, or the routine that recordings
+A way is a recording that is followed while all is as recorded, or the routine that recordings
 teach. Its behaviours are a set of bits, the newest one highest. What is equal in several of them is
 compared once: a call costs the same with one behaviour and with a hundred.
 """
 
-from collections.abc import MutableMapping, Sequence
+import functools
+from collections import defaultdict
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from em.behaviour.behaviour import Behaviour, Beside, Capture, Taught
+from em.behaviour.behaviour import Behaviour, Capture, Step, Taught
 from em.behaviour.codec import copy, decode
-from em.behaviour.course import Course, Tape
-from em.behaviour.guards import teach
-from em.behaviour.learning import retraced
-from em.behaviour.likeness import Returned
+from em.behaviour.guards import ENOUGH, Use, uses_in
+from em.behaviour.lesson import Course, Recording, is_shown, retraced, teach
+from em.behaviour.likeness import Returned, is_fact
+from em.behaviour.task import HOLE
+from em.compiler.checks import walked
+from em.compiler.evidence import information
 from em.errors import NotRecordable
-from em.runner.expressions.language import Evaluate, compile_value
+from em.runner.expressions.language import Evaluate, compile_value, parse_reference
 from em.values.canonical import Json, identical
 from em.values.leaves import texts
 
@@ -30,8 +34,9 @@ MOST_BYTES = 1_000_000
 """Their size as JSON; the newest is learnt from anyway."""
 MOST_TRIED = 4
 """Groups of recordings that one is learnt together with, the newest."""
+RETURN = "return"
+"""The id of the last step of a routine."""
 _SCALARS = (str, int, float, bool, type(None))
-_AS_RECORDED = Beside()
 
 Lessons = MutableMapping[tuple[str, ...], Taught | None]
 """What recordings teach, by the ids of their behaviours; None if they contradict each other."""
@@ -62,41 +67,86 @@ class Sight:
         return value
 
 
-class Past:
-    """What a call returned in the recordings of the behaviours of `mask`."""
+class Spot:
+    """A call of a way: one that was recorded for it, and what its checks saw.
 
-    __slots__ = ("mask", "recorded")
+    past: by behaviour, what the calls of this step of the routine returned, in all rounds.
+    is_asked: whether it may have been made to know something. Not if its name says that it writes,
+    or if it gave something else when it was made again.
+    """
 
-    def __init__(self, recorded: Sequence[Returned]) -> None:
-        self.mask, self.recorded = 0, recorded
+    def __init__(self, step: Step, past: list[tuple[int, Returned]], *, is_asked: bool) -> None:
+        self.step, self.past, self.is_asked = step, past, is_asked
+        self.pre: dict[bytes, Sight] = {}
+        self.post: dict[bytes, Sight] = {}
+
+    def add(self, step: Step, bit: int) -> None:
+        """Add the recorded call of a behaviour, which is the newest."""
+        self.step = step
+        for sights, capture in ((self.pre, step.pre), (self.post, step.post)):
+            if capture is None:
+                continue
+            key = msgspec.json.encode((capture.value, capture.form), order="sorted")
+            sights.setdefault(key, Sight(capture)).mask |= bit
+
+
+class Tape:
+    """A recording that is followed while every call returns what it returned then."""
+
+    is_over, result = True, None
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self._behaviour = behaviour
+        self.step = 0
+        self.output = behaviour.answer.value
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it wants no further call."""
+        return self.step == len(self._behaviour.steps)
+
+    @property
+    def tool(self) -> str:
+        """The tool of the next call."""
+        return self._behaviour.steps[self.step].tool
+
+    @property
+    def args(self) -> Json:
+        """The arguments of the next call."""
+        return self._behaviour.steps[self.step].args
+
+    def answer(self, _result: Any) -> None:
+        """Go on to the next call."""
+        self.step += 1
+
+    def why_stopped(self) -> tuple[str, str, str]:
+        """Return why it stopped: it never does by itself."""
+        raise NotImplementedError
 
 
 class Way:
     """Behaviours that make the same calls, oldest first. taught: their routine; None for a tape.
 
-    pre, post, past: by call, what checks saw and what was returned. parts: by call, the answer
-    being the last, whether another way goes on in another manner there.
+    parts: the steps at which another way of the task goes on in another manner.
     """
 
     def __init__(self, items: "Sequence[Stored]", taught: Taught | None = None) -> None:
         self.behaviour: Behaviour = items[-1].behaviour
-        self.steps, self.taught = self.behaviour.steps, taught
+        self.taught = taught
         self.stored: list[Stored] = []
-        self.pre: list[list[Sight]] = [[] for _ in self.steps]
-        self.post: list[list[Sight]] = [[] for _ in self.steps]
-        self.past: list[list[Past]] = [[] for _ in self.steps]
-        self.parts = [False] * (len(self.steps) + 1)
-        self._known: dict[bytes, Any] = {}
+        self.parts: Collection[str] = ()
+        self._spots: dict[Any, list[Spot]] = defaultdict(list)
+        self._past: dict[Any, list[tuple[int, Returned]]] = defaultdict(list)
+        self._handles: set[int] = set()
+        self._steps_of: dict[int, Any] = {}
         self._seconds: list[float] = []
-        self.add(items)
+        made = [None] * len(items) if taught is None else taught.made[-len(items) :]
+        for item, steps in zip(items, made, strict=True):
+            self.add(item, steps)
 
     def course(self, inputs: Json) -> Course | Tape:
         """Begin to follow the way."""
         return Tape(self.behaviour) if self.taught is None else Course(self.taught, inputs)
-
-    def beside(self, place: int) -> Beside:
-        """Return what stands beside a call."""
-        return _AS_RECORDED if self.taught is None else self.taught.beside[place]
 
     def seconds(self, mask: int) -> float:
         """Return how long the calls of the newest of some behaviours took when recorded."""
@@ -107,69 +157,98 @@ class Way:
         """All behaviours of the way."""
         return (1 << len(self.stored)) - 1
 
-    def add(self, items: "Sequence[Stored]") -> None:
-        """Add behaviours whose checks saw the same, the newest last."""
-        bits = 0
-        for item in items:
-            bit = 1 << len(self.stored)
-            bits |= bit
-            self.stored.append(item)
-            self._seconds.append(sum(step.seconds for step in item.behaviour.steps))
-            for place, step in enumerate(item.behaviour.steps):
-                for name, capture in (("pre", step.pre), ("post", step.post)):
-                    if capture is not None:
-                        self._sight(name, place, capture).mask |= bit
-        for place in range(len(self.steps) if self.taught is not None else 0):
-            one = Past([_returned(item.behaviour, place) for item in items])
-            one.mask = bits
-            self.past[place].append(one)
+    def add(self, item: "Stored", made: Sequence[str] | None = None) -> None:
+        """Add a behaviour. made: the steps of the routine that make its calls."""
+        bit = 1 << len(self.stored)
+        self.stored.append(item)
+        self._seconds.append(sum(step.seconds for step in item.behaviour.steps))
+        own = item.behaviour
+        live = [number for step in own.steps for number in step.live.values()]
+        live += [] if own.answer.live is None else [own.answer.live]
+        self._handles |= {id(own.steps[number]) for number in live}
+        rounds: dict[Any, list[Step]] = defaultdict(list)
+        for number, step in enumerate(item.behaviour.steps):
+            rounds[number if made is None else made[number]].append(step)
+        for key, steps in rounds.items():
+            spots, past = self._spots[key], self._past[key]
+            if self.taught is not None:
+                past += [(bit, Returned(one.args, one.result, own.inputs)) for one in steps]
+            while len(spots) < len(steps):
+                step = steps[len(spots)]
+                spots.append(Spot(step, past, is_asked=_is_asked(own, step)))
+                self._steps_of[id(spots[-1])] = key
+            for turn, spot in enumerate(spots):
+                spot.add(steps[min(turn, len(steps) - 1)], bit)
 
-    def _sight(self, name: str, place: int, capture: Capture) -> Sight:
-        key = msgspec.json.encode((name, place, capture.value, capture.form), order="sorted")
-        if key not in self._known:
-            self._known[key] = Sight(capture)
-            getattr(self, name)[place].append(self._known[key])
-        found: Sight = self._known[key]
-        return found
+    def spot(self, step: Any, turn: int) -> Spot:
+        """Return what was recorded for a call: of a later round than any, the last one's."""
+        spots = self._spots[step]
+        return spots[min(turn, len(spots) - 1)]
 
-    def exact(self, results: Sequence[Any]) -> int:
-        """Return the behaviours in whose recordings the first calls returned just this."""
-        mask = self.all
-        for place, result in enumerate(results if self.taught is not None else ()):
-            alike = 0
-            for one in self.past[place]:
-                if any(identical(result, row.result) for row in one.recorded):
-                    alike |= one.mask
-            mask &= alike
+    def exact(self, taken: Sequence[Any]) -> int:
+        """Return the behaviours in whose recordings all these calls returned just this."""
+        if self.taught is None:
+            return self.all
+        mask = 0
+        for number, item in enumerate(self.stored):
+            steps = item.behaviour.steps
+            if all(
+                any(
+                    step.tool == one.tool.name
+                    and identical(step.args, one.args)
+                    and identical(step.result, one.result)
+                    for step in steps
+                )
+                for one in taken
+            ):
+                mask |= 1 << number
         return mask
 
-    def teaches(self, item: "Stored") -> bool:
-        """Return whether the routine does what was recorded."""
-        if self.taught is None or item.behaviour.shape != self.behaviour.shape:
+    def is_handle(self, step: Step) -> bool:
+        """Return whether the object that a call returns is passed on or returned."""
+        return id(step) in self._handles
+
+    def paths(self, spot: Spot) -> Mapping[str, bool]:
+        """Return the paths of a result that the routine takes; by each, whether that is sure."""
+        return self._paths.get(self._steps_of[id(spot)], {})
+
+    @functools.cached_property
+    def _paths(self) -> Mapping[str, Mapping[str, bool]]:
+        """The same by the id of the step that saves the result."""
+        assert self.taught is not None
+        steps = [one for one in self.taught.routine["steps"] if one["type"] == "tool.call"]
+        saved = {one["save_as"]: one["id"] for one in steps}
+        found: dict[str, dict[str, bool]] = defaultdict(dict)
+        for use in uses_in(self.taught.routine):
+            holes = HOLE.findall(use.template) if isinstance(use.template, str) else ()
+            for name, parts in filter(None, map(parse_reference, holes)):
+                if name in saved:
+                    step, path = saved[name], "".join(f".{part}" for part in parts)
+                    is_sure = self._is_sure(step, path, use, parts)
+                    found[step][path] = found[step].get(path, False) or is_sure
+        return found
+
+    def _is_sure(self, step: str, path: str, use: Use, parts: Sequence[str | int]) -> bool:
+        """Return whether a value comes from there: it says much, or is called so, or varied.
+
+        What a write made is passed on, and seldom looked at. A fact that never varied stays.
+        """
+        values = [one.parts[path] for _, one in self._past[step] if path in one.parts]
+        is_varied = any(not identical(one, values[0]) for one in values[1:])
+        if self._spots[step][0].step.writes or is_varied:
+            return True
+        if any(map(is_fact, values)):
             return False
-        recorded = item.behaviour.recorded
-        course = retraced(self.taught, recorded, self.steps)
-        if course is None or not course.is_over:
-            return False
-        return item.behaviour.answer.live is not None or identical(course.output, recorded.output)
-
-    def next_call(self, place: int) -> bytes:
-        """Return what tells the call at a place, or the answer behind the last, from others."""
-        if self.taught is None:
-            end: Any = self.behaviour.answer.value
-            own: Any = [one.args for one in self.steps]
-        else:
-            end = self.taught.returns
-            own = [one["args"] for one in self.taught.calls]
-        if place == len(self.steps):
-            return msgspec.json.encode((end, self.behaviour.answer.live), order="sorted")
-        step = self.steps[place]
-        return msgspec.json.encode((step.tool, own[place], step.live), order="sorted")
+        says_much = all(information(one) >= ENOUGH for one in values)
+        return not use.is_whole or parts[-1:] == (use.name,) or says_much
 
 
-def _returned(behaviour: Behaviour, place: int) -> Returned:
-    step = behaviour.steps[place]
-    return Returned(step.args, step.result, behaviour.inputs)
+def _is_asked(behaviour: Behaviour, step: Step) -> bool:
+    again = [one for one in behaviour.steps if one.tool == step.tool]
+    is_changing = any(
+        identical(one.args, step.args) and not identical(one.result, step.result) for one in again
+    )
+    return not step.writes or (step.reads and not is_changing)
 
 
 def newest(way: Way, mask: int, most: int = 1) -> list["Stored"]:
@@ -185,7 +264,7 @@ def tapes_of(stored: "Sequence[Stored]") -> list[Way]:
             continue
         key = item.behaviour.tape
         if key in known:
-            known[key].add([item])
+            known[key].add(item)
         else:
             known[key] = Way([item])
     return _in_order([*known.values()])
@@ -197,20 +276,58 @@ def taught_by(name: str, stored: "Sequence[Stored]", known: Lessons) -> list[Way
     Those whose checks saw the same are learnt from together. What one recording alone teaches
     serves another that is alone too, if it does what that shows. known: what was learnt before.
     """
-    groups: dict[bytes, list[Stored]] = {}
+    groups: dict[bytes, list[Stored]] = defaultdict(list)
     for item in stored:
-        groups.setdefault(item.behaviour.seen, []).append(item)
+        groups[item.behaviour.seen].append(item)
     found: list[Way] = []
     of_one: list[Way] = []
     for items in reversed(groups.values()):
-        shared = next((way for way in of_one if len(items) == 1 and way.teaches(items[0])), None)
-        if shared is not None:
-            shared.add(items)
+        if len(items) == 1 and any(_serves(way, items[0]) for way in of_one):
             continue
         own = [Way(*lesson) for lesson in _lessons(name, _newest(items), known)]
         found += own
         of_one += own if len(items) == 1 else []
+    calls = [_calls(way) for way in found]
+    for way, done in zip(found, calls, strict=True):
+        acts = [act for act, _ in done]
+        others = [[act for act, _ in other] for other in calls]
+        way.parts = {
+            step
+            for number, (act, steps) in enumerate(done)
+            if any(
+                other[:number] == acts[:number] and other[number : number + 1] != [act]
+                for other in others
+            )
+            for step in steps
+        }
     return _in_order(found)
+
+
+def _serves(way: Way, item: "Stored") -> bool:
+    """Add a behaviour to a way of one that does what it shows; return whether it does."""
+    assert way.taught is not None
+    recording = Recording.of(item.behaviour)
+    course, steps = retraced(way.taught, recording)
+    if item.behaviour.params != way.behaviour.params or not is_shown(course, steps, recording):
+        return False
+    way.add(item, steps)
+    return True
+
+
+def _calls(way: Way) -> list[tuple[bytes, list[str]]]:
+    """Return what a routine does, in its order, with the ids of the steps that do it."""
+    assert way.taught is not None
+    found = []
+    for step in way.taught.routine["steps"]:
+        if step["type"] in ("tool.call", "for_each", "return"):
+            made = [one for one in walked([step]) if one["type"] != "assert"]
+            told = [[one.get(name) for name in _ACTS] for one in made]
+            text = msgspec.json.encode((told, way.taught.given), order="sorted")
+            found.append((text, [one["id"] for one in made]))
+    return found
+
+
+_ACTS = ("tool", "args", "over", "value", "when")
 
 
 def _newest(items: "Sequence[Stored]") -> "list[Stored]":
@@ -242,14 +359,14 @@ def _lessons(
 
     whole = learnt(items)
     if whole is not None:
-        return [(items, whole)]
+        return [(items[-len(whole.made) :], whole)]
     groups: list[tuple[Sequence[Stored], Taught]] = []
     for item in items:
         for group in reversed(groups[-MOST_TRIED:]):
             both = [*group[0], item]
             if (taught := learnt(both)) is not None:
                 groups.remove(group)
-                groups.append((both, taught))
+                groups.append((both[-len(taught.made) :], taught))
                 break
         else:
             if (alone := learnt([item])) is not None:
@@ -258,22 +375,21 @@ def _lessons(
 
 
 def _in_order(ways: list[Way]) -> list[Way]:
-    """Return ways as they are tried: those with more checks first, then the newest."""
-    calls = {id(way): [way.next_call(n) for n in range(len(way.steps) + 1)] for way in ways}
-    follow: dict[tuple[bytes, ...], set[bytes]] = {}
-    for own in calls.values():
-        for place, call in enumerate(own):
-            follow.setdefault(tuple(own[:place]), set()).add(call)
-    ends: dict[tuple[bytes, ...], int] = {}
-    for way in ways:
-        begin = tuple(calls[id(way)][:-1])
-        ends[begin] = max(ends.get(begin, 0), way.stored[-1].version)
-    ranks = {}
-    for way in ways:
+    """Return ways as they are tried: those with more checks first, then the newest.
+
+    Before one that ends, those are tried that begin alike and go on.
+    """
+    calls = {
+        id(way): [
+            msgspec.json.encode((one.tool, one.args), order="sorted") for one in way.behaviour.steps
+        ]
+        for way in ways
+    }
+    ends = {tuple(calls[id(way)]): way.stored[-1].version for way in ways}
+
+    def rank(way: Way) -> tuple[int, int, int]:
         own = calls[id(way)]
-        begins = [tuple(own[:n]) for n in range(len(own))]
-        way.parts = [len(follow[begin]) > 1 for begin in begins]
-        # Before one that ends, those are tried that begin alike and go on.
-        version = max(ends.get(begin, 0) for begin in begins)
-        ranks[id(way)] = (sum(map(bool, way.pre)), version, len(own))
-    return sorted(ways, key=lambda way: ranks[id(way)], reverse=True)
+        version = max(ends.get(tuple(own[:number]), 0) for number in range(len(own) + 1))
+        return sum(one.pre is not None for one in way.behaviour.steps), version, len(own)
+
+    return sorted(ways, key=rank, reverse=True)

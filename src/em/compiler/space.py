@@ -547,7 +547,8 @@ class Space:
         is_few = is_small(spot.value)
         for text in (one for one in texts_before(spot) if not is_few or is_measure(one)):
             for form in part_forms(text, spot.value):
-                for source, one in self.explain(spot._replace(value=text), "").items():
+                whole = spot._replace(value=text)
+                for source, one in self.explain(whole, "", is_part=True).items():
                     if isinstance(source, FromRead):
                         part = FromForm(form, source)
                         found[part] = Explanation(part, spot, parts=[one])
