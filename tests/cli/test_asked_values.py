@@ -74,13 +74,6 @@ def test_yes_agrees_to_questions_and_does_not_choose_values() -> None:
     assert run("--yes")["status"] == "needs_input"
 
 
-def test_an_answer_must_fit_its_input() -> None:
-    Path("answers.json").write_text(json.dumps({"inputs": {"urgent": "perhaps"}}))
-    asked = run("--answers", "answers.json")
-    assert asked["status"] == "needs_input"
-    assert "urgent" in asked["pending_prompt"]["problem"]
-
-
 def test_the_question_says_how_to_answer_it() -> None:
     shown = em("run", "send", "--input", "bob.json", "--tools", "tools.py").err
     assert "waits for an answer: some values are not known\n" in shown

@@ -54,12 +54,6 @@ def test_what_cannot_be_loaded(
     assert not (tmp_path / ".em").exists(), "nothing is journalled of what never began"
 
 
-def test_a_function_that_raises(tmp_path: Path) -> None:
-    package(tmp_path / "bad", CALL % "" + END, "def f():\n    raise KeyError('which')\n")
-    assert failure(em("run", "bad", "--json")) == ("one", "KeyError", "'which'")
-    assert "failed: step one: KeyError: 'which'" in em("run", "bad").err
-
-
 @pytest.mark.parametrize(
     "never",
     [
@@ -97,14 +91,6 @@ def test_a_result_that_is_no_json(tmp_path: Path, result: str) -> None:
     step, kind, message = failure(em("run", "bad", "--json"))
     assert (step, kind) == ("one", "RoutineError")
     assert "step one: its result can't be stored in the journal" in message
-
-
-def test_a_result_that_is_no_json_without_a_journal(tmp_path: Path) -> None:
-    package(tmp_path / "bad", CALL % "" + END, "def f():\n    return object()\n")
-    ran = em("run", "bad", "--json", "--no-journal")
-    assert ran.code == 2
-    error = json.loads(ran.err)["error"]
-    assert error["place"] == "the value saved as 'x'"
 
 
 def test_a_tool_that_is_missing(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from em_command import em
 
 import em as package
 from em import Memory
-from em.cli.output import shortened
 
 
 def test_version_and_help_read_well() -> None:
@@ -28,18 +27,6 @@ def test_version_and_help_read_well() -> None:
 def test_a_command_under_another_name_is_named() -> None:
     assert "Did you mean 'lessons'?" in em("heuristics").err
     assert "Claude Code, Codex or opencode" in em("--help").out
-
-
-@pytest.mark.parametrize(
-    ("text", "longest", "shown"),
-    [
-        ("all of it", 20, "all of it"),
-        ("the second\nword is cut", 14, "the second …"),
-        ("x" * 30, 10, f"{'x' * 10} …"),
-    ],
-)
-def test_a_long_text_is_cut_behind_a_word_and_says_so(text: str, longest: int, shown: str) -> None:
-    assert shortened(text, longest) == shown
 
 
 def test_forget_lists_ids_and_counts_in_a_dry_run_and_then_the_same() -> None:

@@ -1,7 +1,5 @@
 """The TAB key: names of commands, options, routines, subjects and workflows, and no error."""
 
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -81,22 +79,3 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 """
     ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert (ran.stdout.split(), ran.stderr) == (["ana", "anton"], "")
-
-
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_scripts_of_other_shells_are_read_by_them(shell: str, tmp_path: Path) -> None:
-    ran = em("completion", shell)
-    assert ran.code == 0
-    assert "_EM_COMPLETE" in ran.out
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
-    (tmp_path / "script").write_text(ran.out)
-    words = [shell, "-n", str(tmp_path / "script")]
-    checked = subprocess.run(words, capture_output=True, text=True, env=os.environ, check=False)
-    assert (checked.returncode, checked.stderr) == (0, "")
-
-
-def test_another_shell_is_refused_with_those_that_there_are() -> None:
-    ran = em("completion", "tcsh")
-    assert ran.code == 2
-    assert "'bash', 'zsh', 'fish'" in ran.err

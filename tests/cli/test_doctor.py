@@ -62,13 +62,6 @@ def test_an_extra_that_the_settings_need_is_named(
     assert report()["problems"] == []
 
 
-def test_an_old_sqlite_is_named(report: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "OLDEST_SQLITE", (99, 1))
-    told = problem(report())
-    assert sqlite3.sqlite_version in told
-    assert "em needs 99.1: install a newer Python" in told
-
-
 def test_a_memory_that_can_only_be_read_is_a_problem(
     report: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

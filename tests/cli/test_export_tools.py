@@ -14,16 +14,12 @@ from hypothesis import strategies as st
 
 from em import Memory
 from em.compiler.export.agent_tools import (
-    export_langchain,
-    export_openai,
     export_skill,
-    skill_name,
 )
 from em.compiler.toolset import strict_schema, without_nulls
 from em.errors import ExportError
 from em.runner.authorship import WRITTEN_BY
 from em.runner.package import Package, files_in, keep_routine
-from em.runner.tools import tool_name
 from em.values.json_schema import value_problems
 
 SHOUT = """\
@@ -185,29 +181,6 @@ def test_an_openai_function_and_its_handler(shout: Path) -> None:
     TypeAdapter(ChatCompletionFunctionToolParam).validate_python(function, strict=True)
 
 
-def test_a_strict_schema_has_no_format_that_only_em_knows() -> None:
-    code, day = ({"type": "string", "format": one} for one in ("code", "date"))
-    parts = {"id": code, "ids": {"type": "array", "items": code}, "day": day}
-    schema = {"type": "object", "properties": parts, "required": [*parts]}
-    strict = strict_schema({**schema, "additionalProperties": False})
-    assert strict is not None
-    assert "code" not in json.dumps(strict)
-    assert strict["properties"]["day"]["format"] == "date"
-
-
-def test_a_schema_that_can_not_be_strict_is_given_as_it_is() -> None:
-    loose = (
-        "name: any\ninput_schema: {type: object, properties: {data: {type: object}}}\nsteps: []\n"
-    )
-    module: dict[str, Any] = {"__name__": "script"}
-    exec(export_openai(Package(write("any", loose))), module)
-    function = module["FUNCTION"]["function"]
-    assert (function["strict"], function["parameters"]["properties"]) == (
-        False,
-        {"data": {"type": "object"}},
-    )
-
-
 SCALARS = st.sampled_from(
     [
         {"type": "string"},
@@ -290,52 +263,6 @@ def test_what_a_model_wrote_leaves_the_sandbox_only_when_a_person_says_so(
     assert em("routine", "export", "./shout", "--to", to, "-o", "made", "--trust")[0] == 0
 
 
-def test_a_kept_routine_is_exported_and_checked_by_its_name(shout: Path) -> None:
-    with Memory("em.db") as memory:
-        keep_routine(memory.store, files_in(shout))
-    shout.rename("elsewhere")
-    for ref in ("shout", "shout@1"):
-        code, out, errors = em("routine", "export", ref, "--db", "em.db")
-        assert code == 0, errors
-        assert out.startswith('"""shout')
-        code, out, errors = em("routine", "validate", ref, "--db", "em.db")
-        assert (code, out.strip()) == (0, "valid"), errors
-    code, out, _ = em(
-        "routine", "validate", "shout", "--db", "em.db", "--tools", "elsewhere/udf.py"
-    )
-    assert code == 1
-    assert "shout/routine.yaml:" in out + _
-    for command in ("export", "validate"):
-        code, _, errors = em("routine", command, "shuot", "--db", "em.db")
-        assert (code, "no folder and no stored routine" in errors) == (2, True)
-
-
-def test_a_function_of_the_routine_s_own_may_not_take_the_tool_s_name() -> None:
-    for udf, export in (("handle", export_openai), ("langchain_tool", export_langchain)):
-        folder = write(f"r_{udf}", "name: x\nsteps: []\n", f"def {udf}():\n    return 1\n")
-        with pytest.raises(ExportError, match="of its own"):
-            export(Package(folder))
-
-
-def test_an_argument_that_langchain_takes_is_refused() -> None:
-    text = "name: x\ninput_schema: {type: object, properties: {config: {}}}\nsteps: []\n"
-    with pytest.raises(ExportError, match="'config'"):
-        export_langchain(Package(write("x", text)))
-
-
-@settings(deadline=None)
-@given(st.text(max_size=200), st.sets(st.text(max_size=70), max_size=3))
-def test_every_name_becomes_one_that_can_be_called(name: str, taken: set[str]) -> None:
-    found = tool_name(name, taken)
-    assert found == tool_name(name, taken)
-    assert found not in taken
-    assert 1 <= len(found) <= 64
-    assert set(found) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
-    skill = skill_name(name)
-    assert 1 <= len(skill) <= 64
-    assert set(skill) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
-
-
 CODING = """\
 name: changelog
 checks: hand_over
@@ -352,10 +279,3 @@ def test_a_skill_whose_tools_em_has_runs_the_routine_with_em() -> None:
     assert set(files) == {"routine/routine.yaml", "SKILL.md"}
     assert "em run routine --input input.json --allow-folder . --json" in files["SKILL.md"]
     assert yaml.safe_load(files["routine/routine.yaml"])["name"] == "changelog"
-
-
-def test_a_skill_of_such_a_routine_with_tools_of_its_own_is_a_script() -> None:
-    folder = write("changelog", CODING)
-    Path("my_tools.py").write_text("def Read(file_path): ...\ndef Write(file_path, content): ...\n")
-    files = export_skill(Package(folder), tools="my_tools.py")
-    assert set(files) == {"scripts/routine.py", "scripts/tools.py", "SKILL.md"}

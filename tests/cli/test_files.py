@@ -34,23 +34,6 @@ def test_the_log_itself_is_never_overwritten(tmp_path: Path, command: list[str],
     assert em("log", "verify", "--json").json["events"] == 1
 
 
-def test_an_exported_routine_needs_a_file_other_than_the_log(tmp_path: Path) -> None:
-    (tmp_path / "r").mkdir()
-    steps = "  - {id: a, type: return, value: 1}\n"
-    (tmp_path / "r" / "routine.yaml").write_text(f"name: r\nsteps:\n{steps}")
-    for name in (".", "..", "r"):
-        ran = em("routine", "export", "r", "--to", "python", "-o", name)
-        assert ran.code == 2
-        assert f"{name}: expected a file, found a folder" in ran.err
-    (tmp_path / "link").symlink_to(".em/em.db")
-    for db, name in (([], ".em/em.db"), ([], "link"), (["--db", ".em/em.db"], ".em/em.db-wal")):
-        ran = em(*db, "routine", "export", "r", "--to", "python", "-o", name)
-        assert ran.code == 2
-        assert "this is the log itself" in ran.err
-    assert em("log", "verify", "--json").json["events"] == 1
-    assert em("routine", "export", "r", "-o", "r.py").code == 0
-
-
 def test_a_link_is_followed_and_rights_are_the_users_own(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("folder/real.jsonl")
@@ -91,27 +74,12 @@ def test_closed_streams_are_no_crash() -> None:
         assert "Traceback" not in run.stderr
 
 
-def test_an_encoding_that_knows_only_ascii_is_no_crash() -> None:
-    with Memory() as memory:
-        memory.log.append("s", "message", {"role": "user", "text": "caf\u00e9 \U0001f9e0"})
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
-    run = subprocess.run([*EM, "log", "show"], env=environment, capture_output=True, check=True)
-    assert "caf\u00e9".encode() in run.stdout
-
-
 def test_a_file_that_cannot_be_read_and_a_name_that_cannot_be(tmp_path: Path) -> None:
     for args in (["--db", "x" * 300, "log", "show"], ["log", "show", "--db", "em.db/x"]):
         (tmp_path / "em.db").touch()
         ran = em(*args)
         assert ran.code == 1
         assert "can't create a log here" in ran.err or "no log at this path" in ran.err
-
-
-def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("EM_DB", "~/mine.db")
-    assert em("log", "import", stdin=LINE).code == 0
-    assert (tmp_path / "mine.db").is_file()
 
 
 def test_bytes_that_are_no_text_are_refused_without_a_traceback() -> None:
@@ -153,28 +121,6 @@ def test_a_standard_input_that_cannot_be_read_is_named() -> None:
             [*EM, "log", "import"], stdin=memory, capture_output=True, text=True, check=False
         )
     assert "standard input: can't be read: Input/output error" in run.stderr
-
-
-@pytest.mark.parametrize("file", ["routine.yaml", "udf.py"])
-@pytest.mark.parametrize(
-    "command",
-    [["validate"], ["run"], ["routine", "accept"], ["routine", "show"], ["routine", "export"]],
-)
-def test_a_folder_in_place_of_a_file_is_named(
-    tmp_path: Path, command: list[str], file: str
-) -> None:
-    (tmp_path / "r").mkdir()
-    if file == "udf.py":
-        steps = "  - {id: a, type: udf.call, function: f, args: {}}\n"
-        (tmp_path / "r" / "routine.yaml").write_text(f"name: r\nsteps:\n{steps}")
-    (tmp_path / "r" / file).mkdir()
-    ran = em(*command, "r")
-    assert "the output" not in ran.err
-    if file == "routine.yaml" or command in (["validate"], ["run"], ["routine", "export"]):
-        assert ran.code == 1
-        told = ran.out + ran.err
-        assert f"r/{file}" in told
-        assert "expected a file, found a folder" in told
 
 
 def test_a_mark_before_utf8_is_no_part_of_the_text(tmp_path: Path) -> None:

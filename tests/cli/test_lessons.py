@@ -127,11 +127,6 @@ def test_a_lesson_that_only_a_page_led_to_is_told_once_it_is_accepted(tmp_path: 
     assert found["heuristic"]["id"] == kept["id"]
 
 
-def test_an_empty_trace_teaches_nothing(tmp_path: Path) -> None:
-    ran = em("lessons", "reflect", write(tmp_path / "t.json", {"task": "x", "steps": []}))
-    assert (ran.code, ran.out, ran.err) == (0, "", "no lessons found\n")
-
-
 def test_what_is_no_trace_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
     file = write(tmp_path / "t.json", TRAJECTORY)
     other = write(tmp_path / "f.json", {"foo": 1})

@@ -7,20 +7,15 @@ import signal
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from em_command import EM, em
 from tests.children import LIMIT
 from tests.raw import run_sql
 
 from em import Memory
-from em.cli.log import tail
-from em.log.event import Event
-from em.store.log import Log
 
 BODY = '{"role": "user", "text": "hello"}'
 
@@ -149,20 +144,6 @@ def test_an_export_replaces_a_file_only_when_it_is_whole(tmp_path: Path) -> None
     assert "em log verify" in ran.err
     assert (tmp_path / "out.jsonl").read_text() == "old"
     assert sorted(p.name for p in tmp_path.iterdir()) == [".em", "out.jsonl"]
-
-
-def test_part_of_a_log_is_imported_as_new_events(tmp_path: Path) -> None:
-    append("one")
-    append("two")
-    em("log", "export", "part.jsonl", "--since", "2000-01-01")
-    lines = (tmp_path / "part.jsonl").read_bytes().splitlines()
-    (tmp_path / "part.jsonl").write_bytes(lines[1] + b"\n")
-    refused = em("log", "import", "part.jsonl", "--db", "new.db")
-    assert refused.code == 1
-    assert "--rechain" in refused.err
-    assert em("log", "import", "part.jsonl", "--db", "new.db", "--rechain").code == 0
-    assert em("log", "verify", "--db", "new.db").code == 0
-    assert em("log", "show", "--db", "new.db", "--json").json["events"][0]["pos"] == 1
 
 
 def test_lines_without_a_hash_are_new_events() -> None:
@@ -345,24 +326,6 @@ def test_tail_follows_until_ctrl_c() -> None:
     assert (process.returncode, err) == (0, b"")
 
 
-def test_tail_shows_once_what_comes_between_its_two_looks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    append("first")
-    followed: list[int] = []
-
-    def follow(_log: Log, *, after: int, **_chosen: object) -> Iterator[Event]:
-        followed.append(after)
-        return iter(())
-
-    monkeypatch.setattr(Log, "head_seq", lambda _log: 0)  # it was appended just after this look
-    monkeypatch.setattr(Log, "follow", follow)
-    for limit in ("10", "0"):
-        obj = {"db": ".em/em.db", "json": True}
-        CliRunner().invoke(tail, ["-f", "-n", limit], obj=obj, catch_exceptions=False)
-    assert followed == [1, 0]
-
-
 def test_ctrl_c_during_an_import_leaves_the_log_whole(tmp_path: Path) -> None:
     line = json.dumps({"stream": "s", "kind": "note", "body": {"x": "y" * 500}})
     (tmp_path / "many.jsonl").write_text(f"{line}\n" * 200_000)
@@ -414,18 +377,6 @@ def test_an_event_is_named_by_its_number_too() -> None:
     fact = em("forget", "--event", "2", "--yes")
     assert fact.code == 2
     assert "the record of an erasure can't be erased" in fact.err
-
-
-def test_what_is_not_there_is_not_reassuring() -> None:
-    append()
-    stream = em("log", "verify", "--stream", "typo")
-    assert stream.code == 1
-    assert "this stream has no events" in stream.err
-    subject = em("forget", "--subject", "nobody", "--yes")
-    assert subject.code == 1
-    assert "the log has no events about 'nobody'" in subject.err
-    assert em("forget", "--subject", "", "--yes").code == 2
-    assert em("forget", "--finish", "--subject", "ana").code == 2
 
 
 def test_rechaining_leaves_out_what_was_erased() -> None:
@@ -488,21 +439,3 @@ def test_lists_are_made_again_from_the_log() -> None:
         run_sql(memory.store, "UPDATE summaries SET status = 'tampered'")
         assert em("log", "rebuild", EM_DB="em.db").out == "rebuilt: 1 row\n"
         assert run_sql(memory.store, "SELECT status FROM summaries") == [("success",)]
-
-
-@pytest.mark.parametrize("number", ["0", "00", "99"])
-def test_a_number_that_no_event_has_is_told(number: str) -> None:
-    em("observe", "ana", "I live in Rome.")
-    em("state", "checkpoint", "ana")
-    for args in (
-        ["forget", "--event", number, "--yes"],
-        ["state", "resolve", "ana", "city", "--event", number],
-        ["state", "resolve", "ana", "--undo", number],
-        ["state", "why", "ana", number],
-        ["state", "retract", "ana", number],
-        ["state", "correct", "ana", number, "x=1"],
-        ["log", "show", "--id", number],
-    ):
-        ran = em(*args)
-        assert ran.code == 1, args
-        assert f"no event has the number {int(number)}\n" in ran.err, args

@@ -1,29 +1,21 @@
 """Names of files that are not UTF-8 work like others; names and texts that are not are refused."""
 
 import json
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
-from click.types import StringParamType
 from em_command import em
 from tests.cli.test_routines import TOOLS, TRACE
 
 from em import Memory
-from em.cli.command import EVERYWHERE, walk
-from em.cli.root import root
 from em.errors import UsageError
 from em.serve.guard import body_of, log_line
-from em.traces.watch import Watch
 from em.trust import trust_folder
 from em.values.files import path_from_text, path_to_text, shown
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "traces"))
 
-from sessions import lines, order_session
 
 BAD = "n\udcff"
 """A name with the byte 0xff, as Python gives it."""
@@ -78,45 +70,6 @@ def test_a_memory_in_such_a_folder_is_made_at_once(tmp_path: Path) -> None:
     assert em("log", "show", "--db", f"{BAD}/x.db", "--json").json["events"]
 
 
-def test_a_run_in_such_a_folder_is_resumed_there(tmp_path: Path) -> None:
-    made = em("compile", "trace.json", "-o", f"{BAD}/where", "--json")
-    assert made.code == 0
-    assert made.json["routine"] == "n\\xff/where"
-    (tmp_path / BAD / "tools.py").write_text(TOOLS)
-    tools = ("--tools", f"{BAD}/tools.py")
-    waiting = em("run", f"{BAD}/where", "name=Bo Andersson", *tools, "--json")
-    run = waiting.json["run_id"]
-    assert em("runs", "list", "--json").json["runs"][0]["run_id"] == run
-    assert em("runs", "show", run).code == 0
-    assert em("runs", "show", run, "--json").code == 0
-    assert em("resume", run, *tools, "--yes").out == '"hello u-12"\n'
-    for command in (
-        ["validate"],
-        ["routine", "show"],
-        ["routine", "accept"],
-        ["routine", "export"],
-    ):
-        assert em(*command, f"{BAD}/where", "--json").code == 0, command
-
-
-def test_nothing_of_such_a_file_is_imported_twice(tmp_path: Path) -> None:
-    session = lines(*order_session("s1", "W1"), {"type": "odd"})
-    (tmp_path / f"{BAD}.json").write_bytes(session)
-    first = em("import", f"{BAD}.json", "--json")
-    assert first.code == 0, first.err
-    assert first.json["files"][0]["path"] == "n\\xff.json"
-    assert not first.json["broken"]
-    before = em("log", "verify", "--json").json["events"]
-    again = em("import", f"{BAD}.json")
-    assert "surrogate" not in again.err
-    assert "n\\xff.json" in again.out
-    assert "unchanged" in again.out
-    os.utime(f"{BAD}.json", (1, 1))
-    assert em("import", f"{BAD}.json", "--json").json["new_events"] == 0
-    assert em("log", "verify", "--json").json["events"] == before + 1, "that it was read again"
-    assert em("import", f"{BAD}-gone.json", "--json").code == 1
-
-
 def test_commands_that_write_to_such_a_path_say_so(tmp_path: Path) -> None:
     assert em("compile", "trace.json", "--keep", "--name", "greeting").code == 0
     (tmp_path / f"{BAD}.yaml").write_text("workflows: {}\n")
@@ -165,44 +118,7 @@ def test_names_and_texts_that_are_not_utf8_are_refused(args: list[str], as_json:
     assert not Path(".em").exists(), "nothing was begun"
 
 
-def _parameters() -> Iterator[tuple[str, click.Parameter]]:
-    """Every parameter of every command that takes a text."""
-    for command in walk(root):
-        for param in (*command.params, *EVERYWHERE):
-            if isinstance(param.type, StringParamType):
-                yield command.path, param
-
-
-PATHS = {"paths", "routine", "ref", "traces", "input_file", "params_file", "answers"} | {
-    "db", "tools", "udf", "allow_folder", "each", "file", "output", "socket",
-}  # fmt: skip
 """The parameters that may be the path of what exists, or that is to be made."""
-
-
-def test_only_a_path_may_be_other_than_utf8(tmp_path: Path) -> None:
-    (tmp_path / BAD).mkdir()
-    taken = set()
-    for command, param in _parameters():
-        try:
-            param.type.convert(BAD, param, None)
-            taken.add(param.name)
-        except UsageError:
-            pass
-        assert param.type.convert("é", param, None) == "é", command
-    assert taken == PATHS
-
-
-def test_such_a_file_is_watched_too(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    session = lines(*order_session("s1", "W1"), {"type": "odd"})
-    (tmp_path / "in" / f"{BAD}.jsonl").write_bytes(session)
-    with Memory() as memory:
-        watch = Watch(memory.store, Path("in"))
-        assert [read.format for read in watch.look()] == ["claude-code"]
-        watch.finish()
-    (found,) = em("log", "show", "--kind", "unknown_line", "--json").json["events"]
-    assert found["body"]["place"] == f"in/n\\xff.jsonl:{len(session.splitlines())}"
-    assert em("import", "in", "--json").json["new_events"] == 0
 
 
 def test_what_cannot_be_there_is_refused(folder: Path) -> None:
@@ -213,13 +129,6 @@ def test_what_cannot_be_there_is_refused(folder: Path) -> None:
     address = em("--db", "postgresql://h\udcff/x", "log", "show")
     assert address.code == 2
     assert "an address must be UTF-8 text" in address.err
-
-
-def test_an_agent_is_not_installed_with_such_a_path(folder: Path) -> None:
-    ran = em("install", "claude-code", "--json", CLAUDE_CONFIG_DIR="../claude")
-    assert ran.code == 2
-    assert "not UTF-8" in ran.err
-    assert not Path("../claude").exists()
 
 
 def test_the_service_sends_and_logs_such_a_path(capfdbinary: pytest.CaptureFixture[bytes]) -> None:

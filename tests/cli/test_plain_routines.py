@@ -11,7 +11,6 @@ from em_command import em
 
 from cancelled_orders import recording
 from em import Memory
-from em.runner.package import find_routine, routine_of
 
 
 @pytest.fixture(autouse=True)
@@ -36,13 +35,6 @@ def test_compiling_shows_code_inputs_constants_and_what_is_open(traces: list[str
     assert "left out: right in 4 of 4, handed over in 0, wrong in 0" in done.out
     assert "order.status  " in done.out
     assert "open: is this always so: cancel_order.notify? 4 recordings showed it" in done.err
-
-
-def test_a_routine_without_a_given_name_is_plain_too(traces: list[str]) -> None:
-    assert em("compile", *traces, "--keep").code == 0
-    with Memory(".em/em.db") as memory:
-        routine = routine_of(find_routine(memory.store, "cancel_order"))
-    assert routine.checks == "hand_over"
 
 
 def test_compiling_tells_the_same_as_json(traces: list[str]) -> None:
@@ -93,21 +85,6 @@ def test_only_a_plain_routine_is_shown_as_a_function() -> None:
     shown = em("routine", "show", "old", "--python")
     assert shown.code == 2
     assert "em routine export --to python" in shown.err
-
-
-@pytest.mark.usefixtures("kept")
-def test_alternatives_are_shown() -> None:
-    Path("two").mkdir()
-    schema = {
-        "type": "object",
-        "properties": {"email": {"type": "string"}, "name": {"type": "string"}},
-        "anyOf": [{"required": ["email"]}, {"required": ["name"]}],
-    }
-    Path("two/routine.yaml").write_text(
-        f"name: two\nchecks: hand_over\ninput_schema: {json.dumps(schema)}\n"
-        "steps: [{id: a, type: return, value: 1}]\n"
-    )
-    assert "given must be: email; or name" in em("routine", "show", "two").out
 
 
 @pytest.mark.usefixtures("kept")

@@ -104,12 +104,6 @@ def test_nothing_is_drawn_for_a_program() -> None:
     assert "verifying" not in printed
 
 
-def test_a_quick_command_draws_nothing() -> None:
-    slow = AT_ONCE.replace("output.threading.Timer = AtOnce", "output.SHOWN_AFTER = 600")
-    _, printed = on_terminal(slow + RUN, "log", "verify", "--db", "em.db")
-    assert "\x1b[?25l" not in printed
-
-
 def test_ctrl_c_leaves_the_terminal_clean() -> None:
     code, printed = on_terminal(AT_ONCE + INTERRUPTED + RUN, "log", "rebuild", "--db", "em.db")
     assert code == 130

@@ -1,14 +1,9 @@
 """`em recall` from a user's chair."""
 
-import json
-from pathlib import Path
-
 import pytest
 from em_command import em
 
 from em import Memory
-
-YAML = "embed: {use: http, url: 'http://127.0.0.1:9/v1', model: m, timeout: 1}\n"
 
 
 @pytest.fixture
@@ -59,30 +54,6 @@ def test_windows_order_and_bounds(talk: list[str]) -> None:
     assert [passage["event_id"] for passage in ordered] == talk[:3]
     assert "bike" not in em("recall", "bike", "--until", "2025-05-01").out
     assert "bike" in em("recall", "bike", "--since", "2025-05-01").out
-
-
-def test_what_can_not_be_done_is_said(talk: list[str], tmp_path: Path) -> None:
-    for args, code, word in (
-        (["recall"], 2, "no words to search for"),
-        (["recall", "x", "--k", "0"], 2, "number from 1"),
-        (["recall", "x", "--since", "soon"], 2, "expected a date"),
-        (["recall", "--embed"], 2, "EM_EMBED=local"),
-        (["recall", "zzzz"], 0, "no passages found"),
-        (["recall", "x", "--db", "none.db"], 1, "no log at this path"),
-        (["recal", "x"], 2, "Did you mean 'recall'"),
-    ):
-        ran = em(*args)
-        assert (ran.code, word in ran.err) == (code, True), ran
-    (tmp_path / "em.yaml").write_text(YAML)
-    ran = em("recall", "porto", "--json")
-    assert ran.json["passages"][0]["event_id"] == talk[0]
-    assert "by words only" in ran.json["notes"][0]
-    assert "note: found by words only" in em("recall", "porto").err
-    failed = em("recall", "--embed", "--json")
-    assert failed.code == 1
-    assert json.loads(failed.err)["error"]["code"] == "embedder"
-    ran = em("recall", "porto", "--embed")
-    assert (ran.code, "Porto" in ran.out, "the embedder failed" in ran.err) == (0, True, True)
 
 
 def test_the_command_narrows_too() -> None:

@@ -1,15 +1,9 @@
 """The commands around state, as a user types them."""
 
-import io
 import json
-import os
-import pty
-import select
-import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -221,57 +215,6 @@ def test_watching_compiles_what_comes_in(capsys: pytest.CaptureFixture[str]) -> 
         assert watch.wait(20) == 0
 
 
-def typed_in_a_terminal(command: list[str], lines: list[tuple[bytes, bytes]]) -> str:
-    """What a console shows in a terminal; each line is typed at the prompt and waited for.
-
-    What is typed before there is a prompt may be lost.
-    """
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.environ.update(TERM="xterm", INPUTRC="/dev/null")
-        os.execv(command[0], command)
-    shown, seen = b"", 0
-
-    def wait_for(what: bytes) -> None:
-        nonlocal shown, seen
-        while what not in shown[seen:]:
-            assert select.select([terminal], [], [], 60)[0], shown
-            shown += os.read(terminal, 4096)
-        seen = shown.index(what, seen) + len(what)
-
-    try:
-        for typed, waited in lines:
-            wait_for(b">>> ")
-            os.write(terminal, typed)
-            wait_for(waited)
-        wait_for(b">>> ")
-        os.write(terminal, b"\x04")
-        with suppress(OSError):  # how a terminal says that nobody is there any more
-            while part := os.read(terminal, 4096):
-                shown += part
-    finally:
-        os.close(terminal)
-        _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    return shown.decode()
-
-
-@pytest.mark.usefixtures("ana")
-def test_the_console_completes_names_and_shows_docstrings() -> None:
-    command = [sys.executable, "-m", "em", "state", "repl", "ana"]
-    shown = typed_in_a_terminal(
-        command,
-        [
-            (b"first = tri\t[0]\n", b"\n"),
-            (b"first.cost_u\t\n", b"5.5"),
-            (b"state.prof\t.ci\t\n", b"Porto"),
-            (b"print(Trip.__doc__)\n", b"3 records"),
-            (b"1 / 0\n", b"ZeroDivisionError"),  # which does not end it
-        ],
-    )
-    assert "variables: state, profile, trips" in shown
-
-
 @pytest.mark.parametrize(
     ("name", "content", "records"),
     [
@@ -323,57 +266,6 @@ def test_standard_input_is_read_with_its_format() -> None:
         command, input="to\nRome\nOslo\n", capture_output=True, text=True, check=True
     )
     assert kept.stdout == "2 observations of ana recorded\n"
-
-
-@pytest.mark.usefixtures("ana")
-def test_one_subjects_trouble_does_not_stop_the_watch(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("rules.py").write_text(
-        "from em.state.rules import rule\n@rule('go')\n"
-        "def late(state): return state.trips[0].date.year > 3000\n"
-    )
-    Path("em.yaml").write_text("state: {rules: rules.py}\n")
-    command = [sys.executable, "-m", "em", "state", "checkpoint", "--watch"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as watch:
-        assert watch.stdout is not None
-        assert watch.stderr is not None
-        em(capsys, "observe", "ana", '{"date": "whenever"}', "--type", "Trip")
-        assert "would break rule late" in watch.stderr.readline()
-        em(capsys, "observe", "bea", '{"n": 1}', "--type", "Thing")
-        assert "bea: version 1" in watch.stdout.readline()
-        watch.send_signal(signal.SIGINT)
-        assert watch.wait(60) == 0
-        assert "Traceback" not in watch.stderr.read()
-
-
-def test_what_is_piped_in_is_read_or_refused(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = b'{"n": 1}\n{"n": 2}\n'
-    for command in (["-"], ["--file", "-"]):
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
-        kept = em(capsys, "observe", "ana", *command, "--format", "jsonl", "--type", "Num")
-        assert kept == "2 observations of ana recorded\n"
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
-    assert run(["observe", "ana", "--file", "-", "--type", "Num"]) == 2
-    assert "give --format" in capsys.readouterr().err
-    assert run(["observe", "ana", "some words", "--type", "Num"]) == 2
-    assert run(["observe", "ana", "some words", "--format", "csv"]) == 2
-    assert run(["observe", "ana", "some words", "--file", "x.csv"]) == 2
-    assert "a text and a file" in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("ana")
-def test_a_check_of_an_action_that_no_rule_knows_says_so(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    rule = "@rule('book')\ndef dear(state, **details):\n    return 'no'\n"
-    Path("rules.py").write_text(f"from em.state.rules import rule\n\n{rule}")
-    assert run(["state", "check", "ana", "bok", "--rules", "rules.py"]) == 0
-    assert "no rule for 'bok'; rules exist for: book" in capsys.readouterr().err
-    assert run(["state", "check", "ana", "book", "--rules", "rules.py"]) == 1
-    assert "no rule" not in capsys.readouterr().err
 
 
 def test_what_is_inferred_is_marked_and_told_why_and_can_be_corrected(

@@ -10,13 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from em_command import EM, em, on_terminal
+from em_command import EM, em
 
 from em import Memory
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "traces"))
 
-from sessions import ClaudeCode, lines, order_session, otlp
+from sessions import ClaudeCode, lines, order_session
 from tests.children import LIMIT
 
 
@@ -208,42 +208,6 @@ def test_what_is_repeated_is_suggested_and_compiles_from_a_claude_code_log() -> 
     assert ran.json["output"] == {"order_id": "#W9009", "status": "cancelled"}
 
 
-def test_what_otel_traces_repeat_is_suggested_and_compiles() -> None:
-    Path("in").mkdir()
-    for number, order in enumerate(("W1001", "W2002")):
-        trace = otlp(f"{number:032x}".replace("0", "a"), order)
-        Path("in", f"{order}.json").write_text(json.dumps(trace))
-    assert "otel" in em("import", "in").out
-    (best,) = em("routine", "suggest", "--allow-unlabelled", "--json").json["suggestions"]
-    assert (best["way"], best["problem"]) == (["get_order", "cancel_order"], "")
-    assert best["seconds"] is not None
-    made = em("compile", *best["traces"], "--keep", "--name", "cancel", "--json")
-    assert made.code == 0, made.err
-    assert made.json["proved"] is True
-
-
-def test_nothing_to_suggest_and_nothing_to_list_say_what_to_do() -> None:
-    with Memory(".em/em.db") as memory:
-        memory.log.append("s", "note", {})
-    assert "em import" in em("traces", "list").err
-    assert "--at-least 1" in em("routine", "suggest").err
-
-
-def test_what_nothing_explains_is_an_input_and_said_to_be_open() -> None:
-    sessions("W1001", "W2002", "W3003", "W4004")
-    for number, file in enumerate(sorted(Path("in").iterdir())):
-        why = f"as agreed in call {number * 7919}"  # nothing says it
-        file.write_text(file.read_text().replace("no longer needed", why))
-    em("import", "in")
-    (best,) = em("routine", "suggest", "--allow-unlabelled", "--json").json["suggestions"]
-    compiling = ("compile", *best["traces"], "--name", "cancel_order", "-o", "out")
-    made = em(*compiling, "--json").json
-    assert made["asked"] == ["reason"]
-    assert "reason" in made["open"]
-    assert "7919" not in Path("out/routine.yaml").read_text()
-    assert "nothing explains reason" in em(*compiling).err
-
-
 def test_a_suggestion_has_the_sessions_in_the_order_in_which_they_were_made() -> None:
     Path("in").mkdir()
     for number, month in enumerate((9, 3, 10, 4, 11)):
@@ -254,30 +218,6 @@ def test_a_suggestion_has_the_sessions_in_the_order_in_which_they_were_made() ->
     (best,) = em("routine", "suggest", "--allow-unlabelled", "--json").json["suggestions"]
     for shown, month in zip(best["sample"], (3, 4, 9, 10, 11), strict=True):
         assert f"please cancel order #W100{month}" in em("traces", "show", shown).out
-
-
-def test_an_empty_folder_says_what_was_looked_for() -> None:
-    Path("none").mkdir()
-    done = em("import", "none")
-    assert done.code == 1
-    assert "no file in none looks like a transcript: em looks for .jsonl" in done.err
-    assert "~/.codex/sessions" in done.err
-
-
-def test_the_end_of_an_import_names_the_command_that_lists_it() -> None:
-    sessions("W1", "W2")
-    assert "next: `em routine suggest --allow-unlabelled` shows" in em("import", "in").out
-    Path("own").mkdir()
-    own = ClaudeCode("own")
-    made = own.user("Look."), own.calls("c1", "Bash", command="ls"), own.result("c1", "a.txt")
-    Path("own", "a.jsonl").write_bytes(lines(*made))
-    assert "next: `em routine suggest` shows" in em("import", "own").out
-    sessions("W3", "W4")
-    Path("in", "own.jsonl").write_bytes(lines(*made))
-    assert (
-        "next: `em routine suggest --allow-unlabelled` shows"
-        in em("import", "in", "--db", "n.db").out
-    )
 
 
 def test_ctrl_c_keeps_what_came_in_and_the_next_import_goes_on() -> None:
@@ -302,10 +242,3 @@ def test_ctrl_c_keeps_what_came_in_and_the_next_import_goes_on() -> None:
     listed = em("traces", "list", "--json").json["traces"]
     assert [trace["calls"] for trace in listed] == [30_000]
     assert em("log", "verify").code == 0
-
-
-def test_progress_is_shown_on_a_terminal_only() -> None:
-    sessions("W1", "W2")
-    assert os.path.isdir("in")
-    shown = on_terminal("import", "in")
-    assert "2 new traces in 2 files" in shown

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from em_command import em
 
-from em import Memory
-
 TRACE = {
     "mission": {"goal": "greet", "input_summary": {"name": "Ana Lopez"}},
     "events": [
@@ -173,33 +171,3 @@ def test_a_private_value_is_a_marker_to_the_model_and_itself_to_the_tool(
     run = ["run", "out", "--input", "in.json", "--tools", "loud.py", "--auto-fix"]
     assert em(*run, "--private", "id").out == '"HELLO u-12"\n'
     assert em(*run).code == 1
-
-
-def test_routines_are_kept_listed_shown_run_and_retired(tmp_path: Path) -> None:
-    assert em("routine", "list").code == 1, "there is no log yet"
-    made = em("compile", "trace.json", "--keep")
-    assert (made.code, "greet@1" in made.out) == (0, True)
-    assert em("routine", "list", "--json").json["routines"][0]["ref"] == "greet@1"
-    assert "tool: find_id" in em("routine", "show", "greet").out
-    (tmp_path / "old.py").write_text(TOOLS.replace("user_id", "id"))
-    run = ["--input", "in.json", "--tools", "old.py"]
-    assert em("run", "greet", *run).out == '"hello u-12"\n'
-    assert em("run", "greet@1", *run, "--dry-run").code == 0
-    assert em("routine", "retire", "greet@1").code == 0
-    gone = em("run", "greet", *run)
-    assert (gone.code, "no stored routine" in gone.err) == (2, True)
-    assert em("run", "greet@1", *run).code == 0, "it stays readable by its number"
-    assert em("routine", "shwo").code == 2
-
-
-def test_traces_of_the_log_are_compiled_by_their_ids(tmp_path: Path) -> None:
-    assert em("import", "trace.json", "--format", "native").code == 0
-    with Memory(tmp_path / ".em" / "em.db") as memory:
-        trace_id = memory.traces()[0].id
-    made = em("compile", trace_id, "--keep", "-o", "out")
-    assert made.code == 0
-    assert "stored as greet@1" in made.out
-    assert em("routine", "validate", "out").code == 0
-    unknown = em("compile", "0" * 28, "-o", "out2")
-    assert (unknown.code, "there is no trace" in unknown.err) == (1, True)
-    assert em("compile", "trace.json").code == 2

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from em_command import EM, em, on_terminal
+from em_command import EM, em
 from tests.children import LIMIT
 
 from em import Memory
@@ -123,13 +123,6 @@ def test_false_on_the_command_line_is_not_a_text_that_counts_as_true() -> None:
     assert kept.code == 0, "a text may be the word true where a text is declared"
 
 
-def test_progress_is_shown_on_a_terminal() -> None:
-    shown = on_terminal("workflow", "run", "tell", "-p", "topic=bees")
-    assert "✓" in shown
-    assert " facts" in shown
-    assert " text" in shown
-
-
 def test_a_gate_waits_and_goes_on_by_an_answer() -> None:
     waits = em("workflow", "run", "gated", "--tools", "tools.py")
     assert (waits.code, waits.out) == (1, "")
@@ -226,15 +219,6 @@ def test_a_gate_is_answered_where_a_parameter_is_a_secret(tmp_path: Path) -> Non
     ran = em("workflow", "run", "g", "--file", "g.yaml", *given, "--yes", "--json")
     assert (ran.code, ran.json["output"]) == (0, 15), ran.err
     assert b"hunter2secretXY" not in (tmp_path / ".em" / "em.db").read_bytes()
-
-
-def test_a_prompt_can_not_say_memory_itself(tmp_path: Path) -> None:
-    (tmp_path / "m.yaml").write_text(
-        "workflows:\n  m:\n    steps:\n      - {name: a, inputs: {prompt: 'X {{ memory }}'}}\n"
-    )
-    refused = em("workflow", "validate", "--file", "m.yaml")
-    assert refused.code == 1
-    assert "write memory.NAME" in refused.out + refused.err
 
 
 def test_a_file_without_workflows_is_not_called_valid(tmp_path: Path) -> None:
