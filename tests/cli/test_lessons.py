@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from em_command import em
 
+from em import Memory
 from em.testing import SECRET
 
 TRAJECTORY: dict[str, Any] = {
@@ -54,6 +55,15 @@ def test_reflect_keeps_nothing_without_store_and_all_of_it_with(tmp_path: Path) 
         em("--db", "h.db", "lessons", "reflect", "--all", "--json").json["lessons"][0]["id"]
         == kept["id"]
     )
+
+
+def test_reflect_takes_a_trace_of_the_log_by_its_id_or_the_beginning_of_it() -> None:
+    with Memory("h.db") as memory:
+        trace = memory.add_trace(TRAJECTORY)
+    for name in (trace, trace[:8]):
+        ran = em("--db", "h.db", "lessons", "reflect", name, "--json")
+        assert (ran.code, len(ran.json["lessons"])) == (0, 1), ran.err
+    assert em("--db", "h.db", "lessons", "reflect", "abcdef").code == 1
 
 
 def test_reflect_prints_no_secret_in_the_name_of_a_tool(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """`em compile`: traces become a routine, which a person looks through before it is stored."""
 
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ import click
 import msgspec
 
 from em.cli.command import command
-from em.cli.options import load_tools, model, open_memory
+from em.cli.options import is_file, load_tools, model, open_memory
 from em.cli.outline import print_code, print_open, print_outline, print_proof
 from em.cli.output import (
     count,
@@ -247,7 +246,7 @@ def _named_traces(names: Sequence[str]) -> list[KeptTrace]:
     """Return the traces of the log with these ids, and those in files."""
     from em.compiler.compile_trace import read_trace_file
 
-    files = {name for name in names if Path(name).exists() or not _is_id(name)}
+    files = {name for name in names if is_file(name)}
     ids = [name for name in names if name not in files]
     in_log = get_traces(open_memory().store, ids) if ids else []
     read = [
@@ -265,10 +264,6 @@ def _memory() -> Store | None:
         return open_memory().store
     except NotFound:
         return None
-
-
-def _is_id(text: str) -> bool:
-    return re.fullmatch(r"[0-9a-f]{4,28}", text) is not None
 
 
 def _names(given: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """Commands about lessons: `em lessons`, `reflect`, `retrieve`, `evaluate` and `loop`."""
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,6 +8,7 @@ import msgspec
 
 from em.cli.command import group
 from em.cli.options import (
+    is_file,
     listed,
     listing,
     model,
@@ -28,10 +28,7 @@ from em.cli.output import (
 )
 from em.errors import UsageError
 from em.heuristics.heuristic import Heuristic, Lesson, Ranked, find_heuristics
-from em.log.event import trace_stream
-from em.memory import Memory
 from em.store.protocol import Store
-from em.traces.catalogue import SHORTEST
 from em.traces.trace import Outcome, read_trace
 
 if TYPE_CHECKING:
@@ -167,7 +164,7 @@ def reflect(
     stored: list[Heuristic] = []
     known, read = [], []
     for name in traces:  # all of them first: nothing is stored if one can't be read
-        if not _is_file(name, memory):
+        if not is_file(name):
             known.append(name)
             continue
         with reading(name) as (source, place):
@@ -192,13 +189,6 @@ def reflect(
         {"lessons": [{"id": one.id, "lesson": one} for one in lessons], "kept": keep},
         lambda: _print_lessons(lessons, stored if keep else None),
     )
-
-
-def _is_file(name: str, memory: Memory) -> bool:
-    if name == "-" or Path(name).exists() or Path(name).suffix:
-        return True
-    begins = memory.store.streams(trace_stream(name)) if len(name) >= SHORTEST else iter(())
-    return next(begins, None) is None
 
 
 def _print_lessons(lessons: list[Lesson], stored: list[Heuristic] | None) -> None:

@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import re
 import shlex
 import stat
 import sys
@@ -238,6 +239,12 @@ def known_routine(routine: str) -> Iterator[Store]:
             place=routine,
             fix=fix or error.fix,
         ) from None
+
+
+def is_file(name: str) -> bool:
+    """Return whether what was typed is a file, and not the id of a trace or its beginning."""
+    is_id = re.fullmatch("[0-9a-f]{4,28}", name) is not None
+    return name == "-" or Path(name).exists() or not is_id
 
 
 def model(*, wanted: bool) -> "LlmClient | None":

@@ -107,6 +107,11 @@ def cell(value: Any) -> str:
     return next(shows, lambda other: shown_json(other).decode())(value)
 
 
+def json_text(value: Any) -> str:
+    """Return a text as it is, and any other value as JSON."""
+    return value if isinstance(value, str) else shown_json(value).decode()
+
+
 def print_fields(value: Any, *, longest: int | None = None) -> None:
     """Print what an object has, a line for each field. Fields that are empty are left out.
 
@@ -116,10 +121,10 @@ def print_fields(value: Any, *, longest: int | None = None) -> None:
 
     def below(fields: Mapping[str, Any], indent: str) -> None:
         for name, field in fields.items():
-            if field is None or field in ("", [], {}):
+            if field is None or (isinstance(field, str | list | tuple | dict) and not field):
                 continue
-            title = indent + printable(name.replace("_", " "))
-            nested = field if isinstance(field, list) else [field]
+            title = indent + printable(name)
+            nested = field if isinstance(field, list | tuple) else [field]
             if all(isinstance(one, dict) for one in nested):
                 for number, one in enumerate(nested, 1):
                     click.secho(title if nested[1:] == [] else f"{title} {number}", bold=True)

@@ -11,10 +11,10 @@ from em.cli.command import group
 from em.cli.options import listed, listing, open_memory
 from em.cli.output import (
     Columns,
-    cell,
     count,
     emit,
     emit_list,
+    json_text,
     note,
     printable,
     progress,
@@ -189,11 +189,11 @@ def _lines_of(event: TraceEvent, place: str) -> list[tuple[str, str]]:
         return [(f"{place}asked:", f"{event.prompt} → {event.answer!r}")]
     name = event.tool if isinstance(event, ToolCall) else event.function
     took = "" if event.duration_ms is None else f" ({event.duration_ms:,.0f} ms)"
-    lines = [(f"{place}{printable(name)}{took}", cell(dict(event.args)))]
+    lines = [(f"{place}{printable(name)}{took}", json_text(event.args))]
     if event.error is not None:
-        lines.append(("     ✗", cell(event.error)))
+        lines.append(("     ✗", json_text(event.error)))
     elif event.result is not None:
-        lines.append(("     →", cell(event.result)))
+        lines.append(("     →", json_text(event.result)))
     return lines
 
 
@@ -218,6 +218,6 @@ def _print_diff(steps: Sequence[DiffStep]) -> None:
         for name in step.differs:
             for sign, side in (("-", step.one), ("+", step.other)):
                 if name in side:
-                    click.echo(f"    {sign} {_short(f'{name}: {cell(side[name])}', room)}")
+                    click.echo(f"    {sign} {_short(f'{name}: {json_text(side[name])}', room)}")
     same = sum(step.sign == " " for step in steps)
     click.echo(f"{count(same, 'call')} the same, {len(steps) - same:,} not")
