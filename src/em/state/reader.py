@@ -474,7 +474,6 @@ class ChunkReading(msgspec.Struct, frozen=True, kw_only=True):
     facts: Annotated[list[Json], msgspec.Meta(extra_json_schema=_FACTS)]
     constraints: list[Json] = []
     types: list[FoundType] = []
-    nothing: list[str] = []
 
 
 class SecondAnswer(msgspec.Struct, frozen=True, kw_only=True):

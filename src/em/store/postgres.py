@@ -241,6 +241,8 @@ _ERRORS: tuple[tuple[tuple[type[Exception], ...], type[StoreError], str, str], .
 _APPEND = (
     "SELECT * FROM em_append(%s,%s,%s,%s,%s,%s,%s,%s::int,%s::bigint,%s::bigint,%s,%s,%s,%s,%s)"
 )
+LONGEST_STATEMENT = 86_400.0
+"""Seconds of a deadline from which no limit is set."""
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
@@ -254,15 +256,15 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         Setting it costs a round trip, so about the same limit is left as it is.
         """
         now = self.seconds
-        if left is None or left == float("inf"):
+        if left is None or left > LONGEST_STATEMENT:
             if now is not None:
                 self.execute("RESET statement_timeout")
                 self.seconds = None
-        elif now is None or not 0.9 * left <= now <= 1.2 * left + 0.05:
-            left = max(left, 0.001)
-            self.execute(
-                "SELECT set_config('statement_timeout', %s, false)", (str(int(left * 1000)),)
-            )
+            return
+        left = max(left, 0.001)
+        if now is None or not 0.9 * left <= now <= 1.2 * left + 0.05:
+            milliseconds = str(int(left * 1000))
+            self.execute("SELECT set_config('statement_timeout', %s, false)", (milliseconds,))
             self.seconds = left
 
 
@@ -554,7 +556,7 @@ class PostgresStore(SqlStore):
         patience = time.monotonic() + PATIENCE
         pause = 0.001
         while True:
-            with self._translated(), self._pool.connection() as connection:
+            with self._translated(), self._pool.connection(is_limited=True) as connection:
                 # Two statements, in this order: each sees what is committed when it begins.
                 found = connection.execute(f"{NEWEST}; {MARKS}", prepare=False)
                 ((newest, is_replica),) = found.fetchall()
