@@ -3,6 +3,7 @@
 import random
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -85,32 +86,18 @@ class Crowd:
         self._commits = commits
         self._ended = threading.Event()
         self.written: list[str] = []
-        self.failures: list[BaseException] = []
         self.seen: dict[tuple[str, ...], list[str]] = {(): [], ("note",): [], ("other",): []}
 
     def work(self) -> None:
         """Let all of them work until the writers are done and the followers have seen it."""
-        followers = [
-            threading.Thread(target=self._guarded, args=(self._follow, kinds))
-            for kinds in self.seen
-        ]
-        writers = [
-            threading.Thread(target=self._guarded, args=(self._write, n))
-            for n in range(self._writers)
-        ]
-        for thread in (*followers, *writers):
-            thread.start()
-        for thread in writers:
-            thread.join()
-        self._ended.set()
-        for thread in followers:
-            thread.join()
-
-    def _guarded(self, work: Callable[[Any], None], what: Any) -> None:
-        try:
-            work(what)
-        except BaseException as error:  # noqa: BLE001 - a thread's failure is reported by the test
-            self.failures.append(error)
+        with ThreadPoolExecutor(self._writers + len(self.seen)) as pool:
+            followers = [pool.submit(self._follow, kinds) for kinds in self.seen]
+            try:
+                list(pool.map(self._write, range(self._writers)))
+            finally:
+                self._ended.set()
+            for follower in followers:
+                follower.result()
 
     def _write(self, number: int) -> None:
         chance = random.Random(number)  # noqa: S311 - not a secret
@@ -289,21 +276,12 @@ class LogConformance:
         assert verify(store).ok
 
     def test_threads_append_to_one_stream_without_loss(self, store: Store) -> None:
-        failures: list[BaseException] = []
-
         def work(name: int) -> None:
-            try:
-                for n in range(20):
-                    append(store, note(f"{name}.{n}"), note(f"{name}.{n}+"))
-            except BaseException as error:  # noqa: BLE001 - a thread's failure is reported by the test
-                failures.append(error)
+            for n in range(20):
+                append(store, note(f"{name}.{n}"), note(f"{name}.{n}+"))
 
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert failures == []
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(work, range(6)))
         events = list(store.read(EventQuery(stream="notes")))
         assert [event.pos for event in events] == list(range(1, 241))
         assert len(set(texts(iter(events)))) == 240
@@ -312,7 +290,6 @@ class LogConformance:
     def test_followers_see_every_event_once_beside_many_writers(self, store: Store) -> None:
         crowd = Crowd(store, writers=32, commits=5)
         crowd.work()
-        assert crowd.failures == []
         everything = list(store.read(EventQuery()))
         assert sorted(event.id for event in everything) == sorted(crowd.written)
         assert [event.seq for event in everything] == sorted({event.seq for event in everything})
@@ -752,14 +729,11 @@ class HolderConformance:
     def test_a_ticket_counts_for_all_threads_together(self, store: Store) -> None:
         sums: list[int] = []
 
-        def count() -> None:
+        def count(_: int) -> None:
             sums.extend(store.tickets.count("n", 2, MINUTE) for _ in range(5))
 
-        threads = [threading.Thread(target=count) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(count, range(8)))
         assert sorted(sums) == list(range(2, 82, 2))
         store.tickets.count("m", 5, timedelta(0))
         assert store.tickets.count("m", 1, MINUTE) == 1
