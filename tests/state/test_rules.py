@@ -255,3 +255,17 @@ def test_a_rule_that_is_called_with_other_details_is_told_as_failed(memory: Memo
     (one, other) = memory.check("ana", "take", dose=3)
     assert "missing 1 required" in one.error
     assert "missing 1 required" in other.error or "unexpected" in other.error
+
+
+def test_a_rule_that_raises_half_way_is_one_alert(memory: Memory) -> None:
+    class Odd:
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    def odd(state: Any) -> Any:
+        return ["first", Odd()]
+
+    with_constraints(memory)
+    memory.subjects.rules[:] = [rule("go")(odd).em_rule]  # type: ignore[attr-defined]
+    (found,) = memory.check("ana", "go")
+    assert (found.message, found.error) == ("the rule failed", "ValueError: no text")

@@ -376,7 +376,7 @@ def check(
             has_deadline = compiled.deadline is not None or compiled.deadlines is not None
             find = _due if action is None and has_deadline else _fired
             try:
-                found += find(compiled, state, {**details, "now": now})
+                found += [*find(compiled, state, {**details, "now": now})]
             except Exception as error:  # noqa: BLE001 - a rule that raises must not hide the others
                 failed = _failed(compiled, compiled.id, error)
                 found.append(msgspec.structs.replace(failed, proposed=compiled.proposed))
@@ -384,7 +384,7 @@ def check(
         if own.action == action:
             try:
                 given = (state, now) if action is None else (state,)
-                found += _own(own, own.function(*given, **details))
+                found += [*_own(own, own.function(*given, **details))]
             except Exception as error:  # noqa: BLE001 - as above
                 found.append(_failed(own, own.name, error))
     return sorted(found, key=lambda one: (RANKS[one.severity], one.rule, one.message))
