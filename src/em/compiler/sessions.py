@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from em.compiler.alignment import Column, Span, cut, explained, pieces_of, places_of
-from em.compiler.calls import TracedCall, identifier
+from em.compiler.calls import TracedCall
 from em.compiler.file_changes import EDIT, INSERT, WRITE, Session, session_of
 from em.compiler.forms import DATES
 from em.compiler.places import Key, key_of
 from em.compiler.term import unused
 from em.errors import RoutineError
-from em.runner.expressions.functions import kind_of, part_of
+from em.runner.expressions.functions import kind_of
 from em.runner.tools.coding import CREATE, FILE_TEXT, TODAY, day_of, is_coding_tool
 from em.shell.form import Template, form_of
 from em.shell.status import settled
@@ -510,34 +510,18 @@ def _is_made(column: tuple[str, ...], columns: Sequence[tuple[str, ...]]) -> boo
 
 def _named(columns: Sequence[tuple[str, ...]], found: Sessions) -> dict[str, tuple[str, ...]]:
     wanted = {column: name_of(column, found) for column in columns}
+    replaced = {column: _replaced_by(column, found) for column in columns}
     for column, name in [*wanted.items()]:
-        if column in found.names:
-            continue
-        old = _replaced_by(column, found)
-        if name in PLAIN and old in wanted:
-            wanted[column] = f"new_{wanted[old]}"
-        elif name in PLAIN:
-            wanted[column] = _mostly_before(column, found, 1) or name
+        if name in PLAIN and column not in found.names:
+            old = wanted.get(replaced[column])
+            wanted[column] = f"new_{old}" if old else _mostly_before(column, found, 1) or name
     counts = Counter(wanted.values())
     named: dict[str, tuple[str, ...]] = {}
     for column, plain in wanted.items():
         is_known = counts[plain] == 1 or column in found.names
-        name = plain if is_known else _told_apart(plain, column, found)
+        name = plain if is_known else f"{'old' if column in replaced.values() else 'new'}_{plain}"
         named[unused(name, named)] = column
     return named
-
-
-def _told_apart(name: str, column: tuple[str, ...], found: Sessions) -> str:
-    """Return a name that others don't have: by what becomes of the value, or where it goes."""
-    if _is_replaced(column, found):
-        return f"old_{name}"
-    files = {
-        part_of(str(call.args["file_path"]), "stem")
-        for value, own in zip(column, found.effects, strict=True)
-        for call in own
-        if "file_path" in call.args and any(value in text for text in texts(call.args))
-    }
-    return f"{name}_{identifier(files.pop())}" if len(files) == 1 else f"new_{name}"
 
 
 def _replaced_by(column: tuple[str, ...], found: Sessions) -> tuple[str, ...]:
@@ -549,17 +533,6 @@ def _replaced_by(column: tuple[str, ...], found: Sessions) -> tuple[str, ...]:
             if tuple(gone(new, old) for old, new in texts) == column:
                 return tuple(gone(old, new) for old, new in texts)
     return ()
-
-
-def _is_replaced(column: tuple[str, ...], found: Sessions) -> bool:
-    """Return whether the values stood in what was replaced."""
-    return any(
-        all(
-            value in str(own[number].args.get("old_string", ""))
-            for value, own in zip(column, found.effects, strict=True)
-        )
-        for number in range(len(found.effects[0]))
-    )
 
 
 def name_of(column: tuple[str, ...], found: Sessions) -> str:
