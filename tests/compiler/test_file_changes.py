@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from em.compiler.file_changes import FOLDER, Session, hunks, session_of
-from em.shell.form import Template
+from em.shell.form import CommandTemplate
 from em.traces.trace import Message, ToolCall, Trace
 
 BEFORE = '[project]\nname = "mill"\nversion = "1.0.0"\n'
@@ -145,7 +145,7 @@ def test_each_statement_of_a_command_with_an_effect_is_a_call(
     command: str, made: list[str]
 ) -> None:
     calls = session(ToolCall(tool="Bash", args={"command": command}, result="done")).calls
-    assert [Template(call.shell, call.fixed).filled(call.args) for call in calls] == made
+    assert [CommandTemplate(call.shell, call.fixed).filled(call.args) for call in calls] == made
 
 
 def test_what_a_failing_test_run_printed_is_its_result() -> None:

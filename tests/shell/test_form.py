@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from em.errors import RoutineError
-from em.shell.form import SCRIPT, Template, UnsafeValue, form_of
+from em.shell.form import SCRIPT, CommandTemplate, UnsafeValue, form_of
 from strategies import examples
 
 
@@ -67,7 +67,7 @@ def test_values_of_common_commands(text: str, expected: dict[str, str]):
 )
 def test_code_and_what_the_shell_expands_is_filled_in_as_recorded_only(text: str, name: str):
     form = form_of(text)
-    template = Template(form.text, form.fixed)
+    template = CommandTemplate(form.text, form.fixed)
     assert name in form.fixed
     template.filled(form.args)
     with pytest.raises(UnsafeValue):
@@ -76,7 +76,7 @@ def test_code_and_what_the_shell_expands_is_filled_in_as_recorded_only(text: str
 
 @pytest.mark.parametrize("value", ["-rf", "", "a\nb", "*", "a?", "[x]", "\x00", "a\rb", "\ud800"])
 def test_a_value_that_would_change_the_command_is_refused(value: str):
-    template = Template("rm {{ file }}")
+    template = CommandTemplate("rm {{ file }}")
     with pytest.raises(UnsafeValue) as refused:
         template.filled({"file": value})
     assert refused.value.code == "unsafe_value"
@@ -86,10 +86,10 @@ def test_a_line_that_ends_the_here_document_is_refused():
     form = form_of("cat > a.txt <<'EOF'\nhi\nEOF")
     for text in ("x\nEOF\nrm x\n", "EOF\n", "x", "x\n\tEOF\n"):
         with pytest.raises(UnsafeValue):
-            Template(form.text).filled({**form.args, "text": text})
+            CommandTemplate(form.text).filled({**form.args, "text": text})
     expanded = form_of("cat > a.txt <<EOF\nhi\nEOF")
     with pytest.raises(UnsafeValue):
-        Template(expanded.text).filled({**expanded.args, "text": "$(rm x)\n"})
+        CommandTemplate(expanded.text).filled({**expanded.args, "text": "$(rm x)\n"})
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_line_that_ends_the_here_document_is_refused():
 )
 def test_a_form_whose_blanks_are_no_values_is_refused(text: str):
     with pytest.raises(RoutineError):
-        Template(text)
+        CommandTemplate(text)
 
 
 # --- with a real shell ----------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_no_value_runs_another_program_or_changes_other_words(world: Path, data:
     args |= form.fixed
     if form.text.endswith("EOF") and "text" in args and data.draw(st.booleans()):
         args["text"] += "\n"
-    template = Template(form.text, form.fixed)
+    template = CommandTemplate(form.text, form.fixed)
     try:
         text = template.filled(args)
     except UnsafeValue:
@@ -263,7 +263,7 @@ def test_sed_replaces_exactly_the_texts_and_does_nothing_else(
     (tmp_path / "a.txt").write_text(f"<{old}> x <{old}>\n", encoding="utf-8", newline="")
     args = {"old_text": old, "new_text": new, "file": "a.txt"}
     try:
-        text = Template(form.text).filled(args)
+        text = CommandTemplate(form.text).filled(args)
     except UnsafeValue:
         assert "{" in old + new  # what stands behind a brace may crash the parser
         return

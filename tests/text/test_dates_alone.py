@@ -14,8 +14,8 @@ WORDS = (
 ).split()
 
 
-def by_the_pattern(words: list[str], at: datetime) -> list[dates.Span]:
-    found: dict[dates.Span, None] = {}
+def by_the_pattern(words: list[str], at: datetime) -> list[dates.DaySpan]:
+    found: dict[dates.DaySpan, None] = {}
     end = 0
     for n in [n for n, word in enumerate(words) if word in dates.TRIGGERS]:
         if n < end:

@@ -44,7 +44,7 @@ from em.errors import EmError, OutcomeUnknown, RunNotDone, StoreError, UsageErro
 from em.runner.engine import RunOptions, arun_routine, run_routine
 from em.runner.package import ROUTINE, find_routine, keep_routine, load_program, opened, texts_of
 from em.runner.preparation import (
-    Decision,
+    PlanDecision,
     acommit_prepared,
     aprepare_routine,
     commit_prepared,
@@ -378,7 +378,7 @@ class _Task:
         """The routine that was tried; empty if none fits."""
         return "" if self.match is None else self.match.routine
 
-    def may_commit(self, plan: Prepared, decision: Decision) -> bool:
+    def may_commit(self, plan: Prepared, decision: PlanDecision) -> bool:
         """Take a model's word on a plan; if it is a no, the agent does the task."""
         assert self.match is not None
         if plan.token and decision.yes:

@@ -13,7 +13,7 @@ import msgspec
 
 from em.cli.output import note, only_results_on_stdout, printable, wants_json
 from em.errors import NotFound
-from em.runner.answers import Field, fields_of, json_or_text, read_number
+from em.runner.answers import AskedField, fields_of, json_or_text, read_number
 from em.runner.history import read_run
 from em.runner.run import INPUTS, Failure, OutputMissing, PendingPrompt, StepReport
 from em.store.protocol import Store
@@ -102,7 +102,7 @@ def answer(
     return {field.name: _ask(field, _label(prompt, field)) for field in fields}
 
 
-def _with_recorded(field: Field, recorded: Mapping[str, Any]) -> Field:
+def _with_recorded(field: AskedField, recorded: Mapping[str, Any]) -> AskedField:
     """Return a field that shows the recorded value, unless that was a secret."""
     from em.redaction.redactor import MARKER
 
@@ -116,7 +116,7 @@ def _asks_for_inputs(prompt: PendingPrompt) -> bool:
     return prompt.step_id.rpartition("/")[2] == INPUTS
 
 
-def _label(prompt: PendingPrompt, field: Field) -> str:
+def _label(prompt: PendingPrompt, field: AskedField) -> str:
     """Return what to ask for a field, without the colon that the question ends with."""
     if not _asks_for_inputs(prompt):
         return printable(field.label)
@@ -126,7 +126,7 @@ def _label(prompt: PendingPrompt, field: Field) -> str:
     return printable(f"{field.name} ({'; '.join(about)})" if about else field.label)
 
 
-def _ask(field: Field, label: str) -> Any:
+def _ask(field: AskedField, label: str) -> Any:
     default, kind = field.filled, field.type
     if kind == "json" and default is not None:
         default = msgspec.json.encode(default).decode()
@@ -157,7 +157,7 @@ def _ask(field: Field, label: str) -> Any:
     )
 
 
-def _ask_several(field: Field, label: str) -> list[str]:
+def _ask_several(field: AskedField, label: str) -> list[str]:
     options = ", ".join(map(printable, field.option_texts))
     while True:
         text = click.prompt(

@@ -60,7 +60,7 @@ from em.runner.history import (
     RETRIED,
     STATUSES,
     PastRun,
-    Saved,
+    Saving,
     cancel_run,
     find_runs,
     read_run,
@@ -551,7 +551,7 @@ def _is_json(value: Any) -> bool:
     return True
 
 
-def _as_mapping(saved: Sequence[Saved]) -> dict[str, Any] | None:
+def _as_mapping(saved: Sequence[Saving]) -> dict[str, Any] | None:
     """Return each figure of the agent, of this run, and the difference; None if not recorded."""
     return {
         row.what.replace(" ", "_"): {"agent": row.agent, "run": row.run, "saved": row.saved}
@@ -612,7 +612,7 @@ def cancel(run_ids: tuple[str, ...]) -> None:
     emit({"runs": data}, f"cancelled: {count(len(found), 'run')}")
 
 
-def _print_run(past: PastRun, saved: Sequence[Saved]) -> None:
+def _print_run(past: PastRun, saved: Sequence[Saving]) -> None:
     rows = [
         (
             f"{step.step}[{step.item}]" if step.item is not None else step.step,

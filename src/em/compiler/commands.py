@@ -14,7 +14,7 @@ from posixpath import isabs, join, normpath
 import msgspec
 
 from em.errors import MissingExtra, RoutineError
-from em.runner.tools.coding import BOOKKEEPING, OWN_SERVER, SHELLS, Run, command_of, plain_edit
+from em.runner.tools.coding import BOOKKEEPING, OWN_SERVER, SHELLS, ShellRun, command_of, plain_edit
 from em.settings import Settings
 from em.shell.form import form_of
 from em.shell.programs import Programs, known_programs, read_command, read_programs
@@ -308,7 +308,7 @@ class Commands:
     def _path(self, word: str) -> str:
         return normpath(join(self._folder, self._here, word))
 
-    def _text(self, tool: str, run: Run) -> str:
+    def _text(self, tool: str, run: ShellRun) -> str:
         """Return the command with the folder that it ran in."""
         text = run.text.strip()
         folder = run.folder if self._keeps_folder else ""
@@ -322,7 +322,7 @@ class Commands:
         simple = {command.join for command in commands} <= {"", "|", "&&"}
         return f"cd {shlex.quote(folder)}{' && ' if simple else ' || exit 1' + chr(10)}{text}"
 
-    def _follow(self, call: ToolCall, run: Run) -> None:
+    def _follow(self, call: ToolCall, run: ShellRun) -> None:
         """Note the folder that a shell is in after a command."""
         if call.tool not in _STAYING or call.error is not None:
             return

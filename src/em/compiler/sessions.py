@@ -23,7 +23,7 @@ from em.compiler.term import unused
 from em.errors import RoutineError
 from em.runner.expressions.functions import kind_of
 from em.runner.tools.coding import CREATE, FILE_TEXT, TODAY, day_of, is_coding_tool
-from em.shell.form import Template, form_of
+from em.shell.form import CommandTemplate, form_of
 from em.shell.status import settled
 from em.text.terms import STOP_WORDS
 from em.traces.outcomes import outcome_of_call
@@ -369,7 +369,7 @@ def as_check(call: TracedCall) -> TracedCall | None:
 
 def command_line(call: TracedCall) -> str:
     """Return the command of a call by its form."""
-    return Template(call.shell, call.fixed).filled(call.args)
+    return CommandTemplate(call.shell, call.fixed).filled(call.args)
 
 
 def shown_alike(calls: Iterable[TracedCall | None]) -> str | None:

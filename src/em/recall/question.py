@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
-from em.text.dates import Span, month_of, near_date
+from em.text.dates import DaySpan, month_of, near_date
 from em.text.periods import Period, periods
 from em.text.terms import STOP_WORDS, stems_of, words_of
 
@@ -101,7 +101,7 @@ def _time_group(period: Period, today: date) -> list[str]:
     terms = dict.fromkeys(_terms(first, last))
     if period.any_year:
         for year in range(today.year + 1, today.year - _YEARS_BACK, -1):
-            other = near_date(Span(first, last), year)
+            other = near_date(DaySpan(first, last), year)
             terms |= dict.fromkeys(_terms(other.first, other.last))
     return list(terms)
 

@@ -20,7 +20,7 @@ _CALL = re.compile(r"(\[\d+(\.\d+)*\])?\?$")
 _WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 
 
-class Field(NamedTuple):
+class AskedField(NamedTuple):
     """One field of a prompt, with its defaults filled in.
 
     candidates: values that it may be. suggested: what a terminal shows for a person to take.
@@ -46,10 +46,10 @@ class Field(NamedTuple):
         return [str(option) for option in self.options]
 
 
-def fields_of(fields: Sequence[Json]) -> list[Field]:
+def fields_of(fields: Sequence[Json]) -> list[AskedField]:
     """Read the fields of a prompt, as a pending prompt holds them."""
     return [
-        Field(
+        AskedField(
             name=str(field["name"]),
             type=str(field.get("type", "text")),
             label=str(field.get("label") or field["name"]),
@@ -156,7 +156,7 @@ def check_answers(prompt: PendingPrompt, answers: Json) -> Json:
     }
 
 
-def _check(field: Field, answer: Any, place: str) -> Any:
+def _check(field: AskedField, answer: Any, place: str) -> Any:
     if answer is None:
         answer = field.default
     if answer is None:
@@ -176,7 +176,7 @@ def _check(field: Field, answer: Any, place: str) -> Any:
         raise RoutineError(f"{shown} is not {wrong.args[0]}", place=place) from None
 
 
-def _read(field: Field, answer: Any) -> Any:
+def _read(field: AskedField, answer: Any) -> Any:
     """Return an answer as a value of its field; a ValueError has what was expected, and found."""
     kind = field.type
     if kind in ("number", "integer"):
@@ -208,7 +208,7 @@ def _number(answer: Any, *, is_whole: bool) -> int | float:
     return int(number) if is_whole else number
 
 
-def _option(field: Field, answer: Any) -> Any:
+def _option(field: AskedField, answer: Any) -> Any:
     for option in field.options:
         if answer == option or str(answer) == str(option):
             return option

@@ -21,7 +21,7 @@ from em.values.canonical import Json
 WRITTEN_BY = "written_by.json"
 
 
-class Mark(msgspec.Struct, frozen=True):
+class CodeMark(msgspec.Struct, frozen=True):
     """A mark on a file that a model wrote: its hash then, and which model."""
 
     sha256: str
@@ -31,7 +31,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 def render_marks(files: dict[str, bytes], model: str) -> str:
     """Return the text of `written_by.json` for files that a model wrote."""
-    marks = {name: Mark(sha256=content_hash(code), model=model) for name, code in files.items()}
+    marks = {name: CodeMark(sha256=content_hash(code), model=model) for name, code in files.items()}
     return msgspec.json.format(msgspec.json.encode(marks), indent=2).decode() + "\n"
 
 
@@ -76,10 +76,10 @@ def refuse_unread(path: Path, code: bytes) -> None:
         )
 
 
-def read_marks(text: bytes | str) -> dict[str, Mark]:
+def read_marks(text: bytes | str) -> dict[str, CodeMark]:
     """Parse the marks of a `written_by.json`."""
     try:
-        return msgspec.json.decode(text, type=dict[str, Mark])
+        return msgspec.json.decode(text, type=dict[str, CodeMark])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RoutineError(
             f"the marks of files that a model wrote can't be read: {error}",

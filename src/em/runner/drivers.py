@@ -51,14 +51,14 @@ class Consult(msgspec.Struct, gc=False):
     work: Callable[[], Any]
 
 
-class Write(msgspec.Struct, gc=False):
+class WriteJournal(msgspec.Struct, gc=False):
     """Write these notes to the journal before going on. If that fails, the driver raises."""
 
     isolated: ClassVar[bool] = True
     notes: list[tuple[str, Json]]
 
 
-Effect = CallTool | Wait | Consult | Write
+Effect = CallTool | Wait | Consult | WriteJournal
 Effects = Generator[Effect, Any, T]
 """A machine under way: it yields effects and returns a T."""
 
@@ -95,8 +95,8 @@ def _drive(machine: Effects[T], write: WriteNotes, limit: deadline.Deadline | No
         while True:
             if limit is not None and limit.is_over and not is_noted:
                 _stop(effect, write, limit)
-            is_noted = type(effect) is Write
-            if type(effect) is Write:
+            is_noted = type(effect) is WriteJournal
+            if type(effect) is WriteJournal:
                 # A failing write is not a failing step: it is raised, not handed to the machine.
                 write(effect.notes)
                 effect = machine.send(None)
@@ -121,7 +121,7 @@ def _drive(machine: Effects[T], write: WriteNotes, limit: deadline.Deadline | No
 
 def _stop(effect: Effect, write: WriteNotes, limit: deadline.Deadline) -> None:
     """Store the results that are known, and raise; a run that is over is left to end."""
-    if type(effect) is Write:
+    if type(effect) is WriteJournal:
         if any(kind in _ENDS for kind, _ in effect.notes):
             return
         # Without the intent of the next step, which is not begun.
@@ -245,7 +245,7 @@ async def adrive(machine: Effects[T], write: WriteNotes = no_journal) -> T:
     try:
         effect = next(machine)
         while True:
-            if type(effect) is Write:
+            if type(effect) is WriteJournal:
                 await asyncio.to_thread(write, effect.notes)
                 effect = machine.send(None)
                 continue

@@ -486,7 +486,7 @@ def package_of(store: Store, past: PastRun) -> Iterator[Package]:
         yield package
 
 
-class Saved(msgspec.Struct, frozen=True, kw_only=True):
+class Saving(msgspec.Struct, frozen=True, kw_only=True):
     """One figure of the agent's run beside this run's; None where it was not recorded."""
 
     what: str
@@ -511,7 +511,7 @@ def recorded_usage(store: Store, past: PastRun) -> Usage:
         return Usage()
 
 
-def savings(store: Store, past: PastRun, agent: Usage | None = None) -> list[Saved]:
+def savings(store: Store, past: PastRun, agent: Usage | None = None) -> list[Saving]:
     """Compare a run with the recorded agent run. `agent`: what that used, where it is known."""
     agent = recorded_usage(store, past) if agent is None else agent
     asked = sum(1 for step in past.steps if step.fix)
@@ -526,7 +526,7 @@ def savings(store: Store, past: PastRun, agent: Usage | None = None) -> list[Sav
         ("cost_usd", agent.cost_usd, nothing),
     ]
     return [
-        Saved(
+        Saving(
             what=what,
             agent=before,
             run=now,

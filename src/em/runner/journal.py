@@ -33,16 +33,16 @@ from em.log.event import Draft, EventQuery, run_stream
 from em.log.use import Uses
 from em.redaction.redactor import MARKER
 from em.runner.answers import check_answers
-from em.runner.drivers import Write
+from em.runner.drivers import WriteJournal
 from em.runner.routine import CompiledStep
 from em.runner.run import (
     INPUTS,
     VALUES,
     Failure,
     Item,
-    Mismatch,
     Pause,
     PendingPrompt,
+    ResumedDifferently,
     RunResult,
     StepReport,
     StepStatus,
@@ -411,7 +411,7 @@ themselves, and one event must hold them both."""
 _CHANGED = "what was read has changed since this was asked, and the question with it"
 
 
-class Known(NamedTuple):
+class KnownResult(NamedTuple):
     """The result of a call, from the journal or from a person."""
 
     value: Any
@@ -512,7 +512,7 @@ class Notebook:
             return ""  # such an item can't be stored either
         return sha256(self._run_id.encode() + b"\0" + text).hexdigest()[:12]
 
-    def check_count(self, step: CompiledStep, count: int, turn: "Turn | None" = None) -> None:
+    def check_count(self, step: CompiledStep, count: int, turn: "BlockTurn | None" = None) -> None:
         """Raise if an item that was done or under way is no longer in the list.
 
         turn: of the block that holds the list.
@@ -524,7 +524,7 @@ class Notebook:
             if int(str(item)[len(start) :].partition(".")[0]) >= count:
                 raise _other_list(step, item)
 
-    def known(self, attempt: "Attempt") -> Known | None:
+    def known(self, attempt: "Attempt") -> KnownResult | None:
         """Return a call's result from the journal or a person's answer; None: make the call."""
         restored, key = self._restored, attempt.item_key
         before = restored.items.get(key)
@@ -532,7 +532,7 @@ class Notebook:
             raise _other_list(attempt.step, key[1])
         if key in restored.results:
             if key not in restored.redacted:
-                return Known(restored.results[key])
+                return KnownResult(restored.results[key])
             return self._redacted(attempt) if attempt.writes else None
         if key not in restored.in_flight or not attempt.writes:
             return None
@@ -543,13 +543,13 @@ class Notebook:
         answer = self.answer_to(prompt)
         if answer is None:
             raise Pause(prompt, in_flight=True)
-        return Known(answer["result"]) if answer["happened"] else None
+        return KnownResult(answer["result"]) if answer["happened"] else None
 
-    def _redacted(self, attempt: "Attempt") -> Known:
+    def _redacted(self, attempt: "Attempt") -> KnownResult:
         """Return the result of a call that happened; ask for what the journal redacted."""
         key = attempt.item_key
         if attempt.step.save_as is None:
-            return Known(self._restored.results[key])
+            return KnownResult(self._restored.results[key])
         question = question_of(key)
         prompt = PendingPrompt(
             step_id=question,
@@ -562,9 +562,9 @@ class Notebook:
         answer = self.answer_to(prompt)
         if answer is None:
             raise Pause(prompt, in_flight=True)
-        return Known(answer["result"])
+        return KnownResult(answer["result"])
 
-    def announce(self, attempt: "Attempt | None" = None) -> Iterable[Write]:
+    def announce(self, attempt: "Attempt | None" = None) -> Iterable[WriteJournal]:
         """Return the write of the pending notes, with the intent of a call if it has an effect.
 
         At most one write. A tuple to be yielded from costs less than one more generator.
@@ -611,7 +611,7 @@ class Notebook:
         if self._notes is not None:
             keepable(output, "return")
 
-    def end(self, result: RunResult, *, in_flight: bool = False) -> Iterable[Write]:
+    def end(self, result: RunResult, *, in_flight: bool = False) -> Iterable[WriteJournal]:
         """Return the write of the pending notes, and of how the run ended.
 
         A resumed run that only asked about an interrupted call writes nothing: another worker may
@@ -629,13 +629,13 @@ class Notebook:
             body = self._sourced(about.step_id, body)
         return self._write([*self._notes, (kind, body)])
 
-    def _write(self, notes: list[Note]) -> Iterable[Write]:
+    def _write(self, notes: list[Note]) -> Iterable[WriteJournal]:
         """Return the write of these notes. If it fails, the run ends: nobody writes them again."""
         if not notes:
             return ()
         self._wrote = True
         self._notes = []
-        return (Write(self._masked(notes)),)
+        return (WriteJournal(self._masked(notes)),)
 
     def _masked(self, notes: list[Note]) -> list[Note]:
         if not self.secrets:
@@ -651,7 +651,7 @@ class Notebook:
         return hidden
 
 
-class Turn(NamedTuple):
+class BlockTurn(NamedTuple):
     """One turn of a block.
 
     place: its number, behind those of the turns around it: `2.0`. rows: what the lists of all these
@@ -661,9 +661,9 @@ class Turn(NamedTuple):
     place: str
     rows: Json
 
-    def inner(self, number: int, row: Json) -> "Turn":
+    def inner(self, number: int, row: Json) -> "BlockTurn":
         """Return a turn of a block within this turn."""
-        return Turn(f"{self.place}.{number}", {**self.rows, **row})
+        return BlockTurn(f"{self.place}.{number}", {**self.rows, **row})
 
     def item(self, number: int | None) -> Item:
         """Return the key of a call in this turn, or of one for an item of a step in it."""
@@ -722,8 +722,8 @@ def unknown(key: ItemKey, why: str) -> PendingPrompt:
     )
 
 
-def _other_list(step: CompiledStep, item: Item) -> Mismatch:
-    return Mismatch(
+def _other_list(step: CompiledStep, item: Item) -> ResumedDifferently:
+    return ResumedDifferently(
         f"item {item} differs from the one that this run began with: the list has changed",
         place=f"step {step.id}, field for_each",
         fix="start a new run for the rest; `em runs show` lists what was done",

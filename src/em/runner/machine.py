@@ -17,11 +17,11 @@ from em.runner.drivers import CallTool, Effect, Wait
 from em.runner.expressions.functions import SCOPE
 from em.runner.journal import (
     Attempt,
+    BlockTurn,
     ItemKey,
     Note,
     Notebook,
     Restored,
-    Turn,
     keepable,
     question_of,
     unknown,
@@ -45,12 +45,12 @@ from em.runner.run import (
     CheckFailed,
     Failed,
     Failure,
-    Mismatch,
     OutputMissing,
     Pause,
     PendingPrompt,
     Reason,
     Reports,
+    ResumedDifferently,
     RunResult,
     StepReport,
     UnexpectedResult,
@@ -144,7 +144,7 @@ class Calls:
         scope: Json,
         item: int | None,
         start: float,
-        turn: Turn | None = None,
+        turn: BlockTurn | None = None,
     ) -> Steps:
         """Make a call, unless the journal has its result. turn: of the block that holds it."""
         notebook = self.notebook
@@ -161,7 +161,12 @@ class Calls:
         return self._kept(attempt, value, self.reports.made[-1])
 
     def for_each(
-        self, step: CompiledStep, items: Any, scope: Json, start: float, turn: Turn | None = None
+        self,
+        step: CompiledStep,
+        items: Any,
+        scope: Json,
+        start: float,
+        turn: BlockTurn | None = None,
     ) -> Steps:
         """Make a call for each item; return the results in the order of the items."""
         scopes = scopes_of(step, items, scope)
@@ -287,7 +292,7 @@ class Calls:
         scope: Json,
         item: int | None,
         start: float,
-        turn: Turn | None = None,
+        turn: BlockTurn | None = None,
     ) -> Attempt:
         tool = self._tool(step)
         key = item if turn is None else turn.item(item)
@@ -602,7 +607,7 @@ class Machine:
             result = self._asked(pause.prompt)
         except Failed as failed:
             result = self._failed(failed.failure)
-        except Mismatch:
+        except ResumedDifferently:
             raise
         except EmError as error:
             result = self._failed(failure_of("", error, {}))
@@ -904,7 +909,7 @@ class Machine:
         return (yield from self._made(self._program.outer_steps, self._scope, self._saved, None))
 
     def _made(
-        self, steps: Sequence[CompiledStep], scope: Json, saved: Json, turn: Turn | None
+        self, steps: Sequence[CompiledStep], scope: Json, saved: Json, turn: BlockTurn | None
     ) -> Steps:
         """Make steps in their order; save their results by name. turn: of the block around them."""
         calls, is_kept = self._calls, self._notebook.is_kept
@@ -964,7 +969,9 @@ class Machine:
             raise _unpaired(step, f"there are {most} rows, at most {step.most} are allowed", counts)
         return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
 
-    def _block(self, step: CompiledStep, scope: Json, start: float, turn: Turn | None) -> Steps:
+    def _block(
+        self, step: CompiledStep, scope: Json, start: float, turn: BlockTurn | None
+    ) -> Steps:
         """Make the steps of a block for each row; return one record of each turn's names.
 
         turn: of the block around this one.
@@ -976,7 +983,7 @@ class Machine:
         records = []
         for number, row in enumerate(rows):
             own = {**scope, **row}
-            place = Turn(str(number), row) if turn is None else turn.inner(number, row)
+            place = BlockTurn(str(number), row) if turn is None else turn.inner(number, row)
             saved = yield from self._turn(step.steps, own, place)
             known = {**row, **saved}
             records.append({name: known[name] for name in names if name in known})
@@ -992,13 +999,15 @@ class Machine:
         self._reports.add(step.id, "done", 0, start)
         return records
 
-    def _turn(self, steps: Sequence[CompiledStep], scope: Json, turn: Turn) -> Steps:
+    def _turn(self, steps: Sequence[CompiledStep], scope: Json, turn: BlockTurn) -> Steps:
         """Make the steps of one turn; return the names that they saved."""
         saved: Json = {}
         yield from self._made(steps, scope, saved, turn)
         return saved
 
-    def _do(self, step: CompiledStep, scope: Json, start: float, turn: Turn | None = None) -> Steps:
+    def _do(
+        self, step: CompiledStep, scope: Json, start: float, turn: BlockTurn | None = None
+    ) -> Steps:
         """Do one step; return its value. turn: of the block that holds it."""
         if step.kind == "assert":
             return self._assert(step, scope, start)

@@ -34,7 +34,7 @@ from em.values.syntax_tree import module_of
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
 
-    from em.runner.sandbox.sandbox import Session
+    from em.runner.sandbox.sandbox import SandboxSession
 
 
 NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -45,7 +45,9 @@ class Udfs(dict[str, Function]):
     """Functions by name. A context manager: it ends the sandbox in which they run, if any."""
 
     def __init__(
-        self, functions: Mapping[str, Function] | None = None, session: "Session | None" = None
+        self,
+        functions: Mapping[str, Function] | None = None,
+        session: "SandboxSession | None" = None,
     ) -> None:
         super().__init__(functions or {})
         self._session = session
@@ -94,7 +96,7 @@ def sandboxed(path: Path, code: bytes) -> Udfs:
     return Udfs({name: _in_session(session, name, path) for name in names}, session)
 
 
-def _in_session(session: "Session", name: str, path: Path) -> Function:
+def _in_session(session: "SandboxSession", name: str, path: Path) -> Function:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return session.call(name, kwargs, args)

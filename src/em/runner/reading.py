@@ -215,7 +215,7 @@ def misread(
         return f"input {unknown.where}: {unknown.message}"
     if undeclared := json_schema.Declared(schema).without(inputs):
         return f"{undeclared[0]!r} is not an input of the routine"
-    said = Said(text, at)
+    said = RequestText(text, at)
     values = [*_values(schema, inputs)]
     every = [one.value for one in (*values, *_values(schema, given))]
     own = [one for one in values if not one.is_member]
@@ -234,7 +234,7 @@ def unexpressed(
     schema: Json, text: str, inputs: Json, at: datetime, wishes: Sequence[str] = ()
 ) -> list[str]:
     """Return lone numbers, and members of enumerations, that neither an input nor a wish has."""
-    said, values = Said(text, at), [one.value for one in _values(schema, inputs)]
+    said, values = RequestText(text, at), [one.value for one in _values(schema, inputs)]
     left = [one for one, _ in said.unused(values, wishes)]
     return [*dict.fromkeys([*left, *said.unused_members(_members(schema), values)])]
 
@@ -245,7 +245,7 @@ def _unsaid_of_lists(routine: Routine, text: str, inputs: Json, at: datetime) ->
     The run hands over unless just one record has the text. Empty for those that the request says in
     part: a Hobbit is the only record of that title.
     """
-    said = Said(text, at)
+    said = RequestText(text, at)
     texts = {
         name: one for name, one in inputs.items() if isinstance(one, str) and not said.has(one)
     }
@@ -260,7 +260,7 @@ def _unsaid_of_lists(routine: Routine, text: str, inputs: Json, at: datetime) ->
 
 def _elsewhere(routine: Routine, text: str, inputs: Json, at: datetime) -> str:
     """Say which inputs have values that stand beside the words of one another."""
-    said, beside = Said(text, at), neighbourhood(routine.requests, inputs)
+    said, beside = RequestText(text, at), neighbourhood(routine.requests, inputs)
     places = {name: said.neighbours(one) for name, one in inputs.items() if name in beside}
     found = swapped(routine.input_schema or {}, beside, inputs, places)
     return "" if found is None else f"inputs {' and '.join(found)}: each stands where the other did"
@@ -322,7 +322,7 @@ def _fit(properties: Json, one: str, value: Any, other: str, other_value: Any) -
     )
 
 
-def _unsaid(said: "Said", place: str, value: Any, others: Sequence[Any]) -> str:
+def _unsaid(said: "RequestText", place: str, value: Any, others: Sequence[Any]) -> str:
     if not said.has(value) and not said.has_hour(value, others):
         return f"input {place}: {short(value)} does not stand in the request"
     is_part = said.is_part if not isinstance(value, str) else said.is_digits_of
@@ -331,7 +331,7 @@ def _unsaid(said: "Said", place: str, value: Any, others: Sequence[Any]) -> str:
     return ""
 
 
-def _said_too_seldom(said: "Said", values: Sequence["_Value"]) -> str:
+def _said_too_seldom(said: "RequestText", values: Sequence["_Value"]) -> str:
     fillers: dict[str, list[str]] = {}
     for one in values:
         # Two descriptions may be of one thing: the order in which the lamp is, and that lamp.
@@ -343,7 +343,7 @@ def _said_too_seldom(said: "Said", values: Sequence["_Value"]) -> str:
     return ""
 
 
-def _named_otherwise(said: "Said", schema: Json, inputs: Json, values: Sequence[Any]) -> str:
+def _named_otherwise(said: "RequestText", schema: Json, inputs: Json, values: Sequence[Any]) -> str:
     """Say which input has another number than the one that stands beside its name."""
     kinds = {name: one.get("type") for name, one in json_schema.properties_of(schema).items()}
     numbers = [name for name, kind in kinds.items() if kind in ("integer", "number")]
@@ -402,7 +402,7 @@ def _values(
         yield _Value(place, value, is_member, is_description)
 
 
-class Said:
+class RequestText:
     """A request, and what can be found in it."""
 
     def __init__(self, text: str, at: datetime) -> None:
@@ -564,7 +564,7 @@ class Said:
             *map(self._said_by, texts),
         )
         lone = dict(self._lone_numbers())
-        limits = {one for text in wishes for _, one in Said(text, self._at)._lone_numbers()}
+        limits = {one for text in wishes for _, one in RequestText(text, self._at)._lone_numbers()}
         for n, token in enumerate(self._tokens):
             number = _number(token)
             is_said = any(map(str.isdigit, token)) and n not in said and token not in parts

@@ -22,7 +22,7 @@ from em.runner.expressions.language import (
     names_in,
     whole_expression,
 )
-from em.runner.journal import Turn
+from em.runner.journal import BlockTurn
 from em.runner.machine import Machine, Steps, check_conflict, scopes_of
 from em.runner.request import Bound
 from em.runner.routine import (
@@ -169,7 +169,7 @@ class Rehearsal(Machine):
         elif self._problem is None:
             self._problem, self._is_late = failure, bool(self._written)
 
-    def _tried(self, step: CompiledStep, scope: Json, turn: Turn | None) -> Steps:
+    def _tried(self, step: CompiledStep, scope: Json, turn: BlockTurn | None) -> Steps:
         """Return the value of a step; _UNKNOWN if the step or what it needs was not done."""
         needs = self._needs(step.source)
         if needs:
@@ -189,7 +189,7 @@ class Rehearsal(Machine):
         self._lacking_in_turns -= names
         return _UNKNOWN if names else super()._end_block(step, records, start)
 
-    def _turn(self, steps: Sequence[CompiledStep], scope: Json, turn: Turn) -> Steps:
+    def _turn(self, steps: Sequence[CompiledStep], scope: Json, turn: BlockTurn) -> Steps:
         """Make the reads of a turn, and plan its writes; return the names that it has saved."""
         outside, saved = dict(self._lacking), dict[str, Any]()
         try:
@@ -206,7 +206,9 @@ class Rehearsal(Machine):
             self._lacking = outside
         return saved
 
-    def _do(self, step: CompiledStep, scope: Json, start: float, turn: Turn | None = None) -> Steps:
+    def _do(
+        self, step: CompiledStep, scope: Json, start: float, turn: BlockTurn | None = None
+    ) -> Steps:
         """Do a step if it has no effect; else plan it, and return _UNKNOWN."""
         if step.kind == "prompt":
             return self._shown(step)
@@ -259,7 +261,7 @@ class Rehearsal(Machine):
         found = [what for name, what in self._lacking.items() if name in names]
         return list(dict.fromkeys(found))
 
-    def _wait(self, step: CompiledStep, needs: list[str], turn: Turn | None = None) -> None:
+    def _wait(self, step: CompiledStep, needs: list[str], turn: BlockTurn | None = None) -> None:
         source = step.source
         if isinstance(source, ToolStep | UdfStep) and self._acts(step):
             self._plan(step, source, self._scope, turn, needs)
@@ -308,7 +310,7 @@ class Rehearsal(Machine):
         step: CompiledStep,
         source: ToolStep | UdfStep,
         scope: Json,
-        turn: Turn | None,
+        turn: BlockTurn | None,
         needs: Sequence[str] = (),
     ) -> None:
         """Note the calls of a step, one for each of its items. needs: what they wait for."""
@@ -368,7 +370,7 @@ class Rehearsal(Machine):
         return f"the input `{name}`" if name.isidentifier() else f"`{name}`"
 
 
-def _item(turn: Turn | None, number: int | None = None) -> Item:
+def _item(turn: BlockTurn | None, number: int | None = None) -> Item:
     """Return the key of a call: of an item, in a turn of a block, or both."""
     return number if turn is None else turn.item(number)
 

@@ -86,9 +86,9 @@ def bind(
     if client is None and inputs and not any(json_schema.problems(schema, inputs)):
         if len(text) > LONGEST_READ:
             return Bound(inputs=inputs, how="given", problem=problem)
-        from em.runner.reading import Said  # it brings dates and the words of an index
+        from em.runner.reading import RequestText  # it brings dates and the words of an index
 
-        said = Said(text, at or datetime.now(UTC))
+        said = RequestText(text, at or datetime.now(UTC))
         unused, _ = next(said.unused([one for _, one in scalars(inputs)]), ("", False))
         problem = f"no input that is given holds {unused!r} of the request" if unused else ""
         return Bound(inputs=inputs, how="given", problem=problem)

@@ -114,7 +114,7 @@ _PLAIN_ONLY = ("for_each", "on_error", "expect", "held")
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(_Common)}
 
 
-class _Call(_Common, frozen=True, kw_only=True):
+class _CallStep(_Common, frozen=True, kw_only=True):
     """The fields of a step that calls something."""
 
     retry: Retry | None = None
@@ -124,14 +124,14 @@ class _Call(_Common, frozen=True, kw_only=True):
     idempotency_key: str | None = None
 
 
-class ToolStep(_Call, frozen=True, kw_only=True, tag="tool.call"):
+class ToolStep(_CallStep, frozen=True, kw_only=True, tag="tool.call"):
     """Call a tool."""
 
     tool: str
     args: Json = {}
 
 
-class UdfStep(_Call, frozen=True, kw_only=True, tag="udf.call"):
+class UdfStep(_CallStep, frozen=True, kw_only=True, tag="udf.call"):
     """Call a function of udf.py."""
 
     function: str
@@ -435,7 +435,7 @@ class CompiledStep:
         self.as_name = step.as_
         self.on_error = step.on_error
         self.expect = None if step.expect is None else matcher(step.expect)
-        call = step if isinstance(step, _Call) else _NO_CALL
+        call = step if isinstance(step, _CallStep) else _NO_CALL
         self.retry = call.retry
         self.timeout = call.timeout
         checks = call.checks or Checks()
@@ -563,7 +563,7 @@ def _check_ids(steps: list[CompiledStep]) -> None:
 
 def _is_write(step: Step, spec: ToolSpec | None) -> bool:
     """Return whether a step is a write: in doubt yes, a function of udf.py no."""
-    if isinstance(step, _Call) and step.effect is not None:
+    if isinstance(step, _CallStep) and step.effect is not None:
         return step.effect == "write"
     return isinstance(step, ToolStep) and (spec is None or spec.known_effect != "read")
 

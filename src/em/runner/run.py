@@ -516,7 +516,7 @@ def _status(error: BaseException) -> int | None:
     return None
 
 
-class Mismatch(RoutineError):
+class ResumedDifferently(RoutineError):
     """A resumed run finds other items than it began with. Raised; nothing is written."""
 
     code = "resumed_differently"

@@ -74,7 +74,7 @@ def refuse_if_off(mode: Mode, place: str, *, is_dry: bool = False) -> None:
         )
 
 
-class _Changed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _UseChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Somebody changed how a version of a routine may be used."""
 
     routine: str
@@ -82,24 +82,24 @@ class _Changed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 @event_body("routine_accepted")
-class RoutineAccepted(_Changed, frozen=True, kw_only=True, omit_defaults=True):
+class RoutineAccepted(_UseChanged, frozen=True, kw_only=True, omit_defaults=True):
     """A person accepted a version of a routine. put_in_use: it was not in use before."""
 
     put_in_use: bool = False
 
 
 @event_body("acceptance_withdrawn")
-class AcceptanceWithdrawn(_Changed, frozen=True, kw_only=True, omit_defaults=True):
+class AcceptanceWithdrawn(_UseChanged, frozen=True, kw_only=True, omit_defaults=True):
     """A person took their word for a version of a routine back."""
 
 
 @event_body("routine_retired")
-class RoutineRetired(_Changed, frozen=True, kw_only=True, omit_defaults=True):
+class RoutineRetired(_UseChanged, frozen=True, kw_only=True, omit_defaults=True):
     """A version of a routine was taken out of use."""
 
 
 @event_body("routine_restored")
-class RoutineRestored(_Changed, frozen=True, kw_only=True, omit_defaults=True):
+class RoutineRestored(_UseChanged, frozen=True, kw_only=True, omit_defaults=True):
     """A retired version of a routine was put in use again."""
 
 
@@ -307,7 +307,7 @@ def _change(
     store: Store,
     artefact: Artefact,
     kind: str,
-    body: _Changed,
+    body: _UseChanged,
     move: Move,
     head: int | None = None,
 ) -> InUse:

@@ -380,7 +380,7 @@ def _readings(
     if left != [(len(text) - stop, len(text) - begin) for begin, stop in reversed(right)]:
         if len(text) > LONGEST_SEARCHED or len(template.holes) > MOST_HOLES:
             return None
-        return _Search(template, words, schema or {}, around).readings(start, end)
+        return _PlacementSearch(template, words, schema or {}, around).readings(start, end)
     edges = [start, *(edge for pair in left for edge in pair), end]
     return [[words.between(*pair).strip() for pair in zip(edges[::2], edges[1::2], strict=True)]]
 
@@ -397,7 +397,7 @@ def _measured(template: Template, words: _Words) -> list[list[str]]:
     return [values[:-1]] if place == len(words.plain) else []
 
 
-class _Search:
+class _PlacementSearch:
     """All ways to place the fixed parts of a template so that each hole may hold its value.
 
     How long recorded values were tells no way from another, but for a recorded text itself: `Porto`

@@ -24,7 +24,7 @@ from em.values import json_schema
 from em.values.canonical import Json
 from em.values.files import read_file
 from em.values.mismatch import Found, Where, closest, dotted, shape_problems
-from em.values.strict_yaml import Lines, load_yaml_with_nodes, repeated_names
+from em.values.strict_yaml import LineNumbers, load_yaml_with_nodes, repeated_names
 
 INPUT = "input.json"
 OUTPUT = "expected_output.json"
@@ -88,7 +88,7 @@ class _Package:
             yield _at(error, path, "YAML")
             yield from self._functions()[1]
             return
-        lines = Lines(root)
+        lines = LineNumbers(root)
         for name in repeated_names(root):
             yield Problem(str(path), name.line, "YAML", str(name), "keep one of them")
         if not isinstance(value, dict):
@@ -157,7 +157,7 @@ class _Package:
         yield from broken
         if functions is not None:
             yield from map(told, self._own_calls(steps, functions))
-        inputs = Inputs(value.get("input_schema"), self._json(INPUT)[0], value.get("secrets"))
+        inputs = InputNames(value.get("input_schema"), self._json(INPUT)[0], value.get("secrets"))
         references = References(steps, inputs, functions or frozenset())
         yield from map(told, references.problems())
         for found in references.shadows():
@@ -195,7 +195,7 @@ class _Package:
     def _fits(self, name: str, recorded: Any, schema: Any, field: str) -> Iterator[Problem]:
         if any(json_schema.schema_problems(schema)):
             return  # reported already
-        lines = Lines.of_json((self._folder / name).read_bytes())
+        lines = LineNumbers.of_json((self._folder / name).read_bytes())
         if field == "input_schema" and isinstance(recorded, dict):
             declared = json_schema.Declared(schema)
             for extra in declared.without(recorded):
@@ -221,7 +221,7 @@ class _Package:
         except RoutineError as error:
             return None, [_at(error, path, "JSON")]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return None, [Problem(str(path), Lines.in_json(text, error), "JSON", f"{error}")]
+            return None, [Problem(str(path), LineNumbers.in_json(text, error), "JSON", f"{error}")]
         if name == INPUT and not isinstance(value, dict):
             return None, [
                 Problem(str(path), 1, "JSON", "the input must be a mapping of names to values")
@@ -363,7 +363,7 @@ def _place(value: Json, where: Where) -> str:
     return f"step {step_id}, field {dotted(rest)}" if rest else f"step {step_id}"
 
 
-class Inputs:
+class InputNames:
     """The names of a routine's inputs, as far as its schema and example show them."""
 
     def __init__(self, schema: Any, example: Any, secrets: Any = ()) -> None:
@@ -384,7 +384,7 @@ class References:
     lists it once, and it is not a problem by itself.
     """
 
-    def __init__(self, steps: list[Any], inputs: Inputs, functions: Set[str]) -> None:
+    def __init__(self, steps: list[Any], inputs: InputNames, functions: Set[str]) -> None:
         self._steps = steps
         self._inputs = inputs
         self._known = inputs.names | SCOPE.keys() | functions

@@ -145,7 +145,7 @@ def form_of(text: str, programs: Programs | None = None) -> Form:
         return _one_text(text, done)
     made = _Maker(script, table)
     try:
-        filled = Template(made.text, made.fixed, table).filled(made.args)
+        filled = CommandTemplate(made.text, made.fixed, table).filled(made.args)
     except RoutineError:
         return _one_text(text, done)
     recorded = [made.rewritten.get(part, part) for part in _parts(script)]
@@ -316,7 +316,7 @@ def _is_sed(command: Simple, programs: Programs) -> bool:
     return program is not None and program.code == "sed"
 
 
-class Template:
+class CommandTemplate:
     """A form that values can be filled into. Raises RoutineError if it is not a safe one.
 
     fixed: the only texts that fixed blanks take.

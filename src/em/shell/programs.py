@@ -35,7 +35,7 @@ _SED_ACTS = re.compile(r"(?:^|[^A-Za-z_\s\d]|(?<!\d)\d)[gpimIM\d\s]*[eEwW](?=[gp
 _AWK_ACTS = re.compile(r"system\s*\(|[>|@]|getline")
 
 
-class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ProgramRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A line of the table; see the head of programs.yaml."""
 
     effect: Effect = "write"
@@ -44,14 +44,14 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     writes_with: Sequence[str] = ()
     reads_with: Sequence[str] = ()
     reads_alone: Sequence[str] = ()
-    commands: "Mapping[str, Program]" = {}
+    commands: "Mapping[str, ProgramRow]" = {}
     built_in: bool = False
     runs: Literal["", "rest", "script"] = ""
     runs_after: Sequence[str] = ()
     code: Literal["", "sed", "awk", "harmless"] = ""
 
 
-Programs = Mapping[str, Program]
+Programs = Mapping[str, ProgramRow]
 
 
 class WordRoles(NamedTuple):
@@ -91,7 +91,7 @@ def known_programs() -> Programs:
 def read_programs(values: object, place: str) -> Programs:
     """Return the programs of a table; `ls: read` is short for `ls: {effect: read}`."""
     try:
-        return msgspec.convert(_whole(values), dict[str, Program])
+        return msgspec.convert(_whole(values), dict[str, ProgramRow])
     except msgspec.ValidationError as error:
         raise UsageError(
             f"the table of programs is not valid: {error}",
@@ -189,7 +189,9 @@ class _WordReader:
             return self._script(program, name, words)
         return self._known(program, name, words, depth)
 
-    def _known(self, program: Program, name: str, words: Sequence[Word], depth: int) -> WordRoles:
+    def _known(
+        self, program: ProgramRow, name: str, words: Sequence[Word], depth: int
+    ) -> WordRoles:
         found = _ProgramArguments(program, name, words)
         programs: tuple[str, ...] = (name,)
         if found.rest:
@@ -204,7 +206,7 @@ class _WordReader:
             reason, programs = reason or inner.reason, (*programs, *inner.programs)
         return WordRoles(tuple(roles), reason, programs)
 
-    def _rest(self, program: Program, name: str, words: Sequence[Word], depth: int) -> WordRoles:
+    def _rest(self, program: ProgramRow, name: str, words: Sequence[Word], depth: int) -> WordRoles:
         """Look through a program that runs another one."""
         roles, index = [PROGRAM], 1
         left = len(program.args)
@@ -236,7 +238,7 @@ class _WordReader:
         return self._with_own(found, words, index, program)
 
     def _with_own(
-        self, found: WordRoles, all_words: Sequence[Word], end: int, program: Program
+        self, found: WordRoles, all_words: Sequence[Word], end: int, program: ProgramRow
     ) -> WordRoles:
         """Add what the options of a program that runs another one do themselves."""
         reason, name = found.reason, found.programs[0]
@@ -260,7 +262,7 @@ class _WordReader:
                 return found._replace(reason=why, programs=(*found.programs, ""))
         return found._replace(reason=reason)
 
-    def _script(self, program: Program, name: str, words: Sequence[Word]) -> WordRoles:
+    def _script(self, program: ProgramRow, name: str, words: Sequence[Word]) -> WordRoles:
         """Look into `sh -c '…'`; a script in a file may do anything."""
         for index, word in enumerate(words[1:], start=1):
             if not _is_option(word):
@@ -289,7 +291,7 @@ class _ProgramArguments:
     called: the program with its subcommands. rest: where another program begins; 0 without one.
     """
 
-    def __init__(self, program: Program, name: str, words: Sequence[Word]) -> None:
+    def __init__(self, program: ProgramRow, name: str, words: Sequence[Word]) -> None:
         self._words, self._program, self._called = words, program, name
         self._options = dict(program.options)
         self._places = _ArgumentRoles(program.args)
@@ -410,7 +412,7 @@ class _ArgumentRoles:
                     return
 
 
-def _inner_commands(program: Program, words: Sequence[Word]) -> Iterator[tuple[int, int]]:
+def _inner_commands(program: ProgramRow, words: Sequence[Word]) -> Iterator[tuple[int, int]]:
     """Yield where the words of other programs begin and end: `find -exec rm {} ;`."""
     index = 0
     while index < len(words):
@@ -425,7 +427,7 @@ def _inner_commands(program: Program, words: Sequence[Word]) -> Iterator[tuple[i
         index += 1
 
 
-def _mark_in(word: Word, role: str, program: Program) -> str:
+def _mark_in(word: Word, role: str, program: ProgramRow) -> str:
     """Return the text for which a program such as xargs fills something in: `-I %`."""
     if role == "mark":
         return word.shown

@@ -437,7 +437,7 @@ SETTING = frozenset({
 """Commands that change the shell itself, and so what comes after them does."""
 
 
-class Statement(NamedTuple):
+class ShellStatement(NamedTuple):
     """One statement: its text, and the first program of it, "" if it only sets variables.
 
     is_pipeline: it is programs that are joined by `|`, and by nothing else.
@@ -453,7 +453,7 @@ class Statement(NamedTuple):
         return self.program in SETTING or not self.program
 
 
-def statements(text: str) -> list[Statement]:
+def statements(text: str) -> list[ShellStatement]:
     """Return the parts of a command line that the shell runs one after the other.
 
     `make lint && git add -A; git commit -m x` has three. A pipeline is one statement, and so are
@@ -485,12 +485,12 @@ def _is_plain(command: Simple) -> bool:
     return is_in_order and command.join != "&" and not any(one.body for one in command.redirects)
 
 
-def _statement(script: Script, commands: list[Simple]) -> Statement:
+def _statement(script: Script, commands: list[Simple]) -> ShellStatement:
     start, end = _span(commands[0])[0], _span(commands[-1])[1]
     words = commands[0].words
     joins = {one.join for one in commands[1:]}
     is_pipeline = bool(joins) and "||" not in joins
-    return Statement(script.text[start:end], words[0].shown if words else "", is_pipeline)
+    return ShellStatement(script.text[start:end], words[0].shown if words else "", is_pipeline)
 
 
 def _span(command: Simple) -> tuple[int, int]:

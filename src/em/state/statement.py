@@ -25,7 +25,7 @@ import msgspec
 from em.errors import InputError
 from em.state.schema import PROFILE, StateSchema, TypeSchema
 from em.state.types import CURRENCIES, text_kind, to_date, to_decimal, to_money
-from em.text.dates import Span, month_of, spans
+from em.text.dates import DaySpan, month_of, spans
 from em.text.numbers import MINUS, RUN, InDigits, in_digits, numbers_in
 from em.text.terms import stems_of, words_of
 from em.values.canonical import Json
@@ -336,7 +336,7 @@ class Evidence:
         )
 
     @cached_property
-    def _spans(self) -> list[Span]:
+    def _spans(self) -> list[DaySpan]:
         said = ((text.text[slice(*place)], text.at) for text, place in self.places)
         return [one for words, at in said for one in spans(words_of(words), from_micros(at))]
 
@@ -414,10 +414,12 @@ def _is_of(amount: InDigits, currency: str) -> bool:
     return named or dollars or (before.endswith(tuple(signs)) and not before[-2:-1].isalpha())
 
 
-def _is_within(span: Span, found: re.Match[str]) -> bool:
+def _is_within(span: DaySpan, found: re.Match[str]) -> bool:
     year, month = int(found[1]), found[2]
     try:
-        whole = month_of(year, int(month)) if month else Span(date(year, 1, 1), date(year, 12, 31))
+        whole = (
+            month_of(year, int(month)) if month else DaySpan(date(year, 1, 1), date(year, 12, 31))
+        )
     except ValueError:
         return False
     return whole.first <= span.first and span.last <= whole.last

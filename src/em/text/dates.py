@@ -36,7 +36,7 @@ TRIGGERS = frozenset(
 """A text without any of these words names no date."""
 
 
-class Span(NamedTuple):
+class DaySpan(NamedTuple):
     """A range of days, the last one included."""
 
     first: date
@@ -91,13 +91,13 @@ _BEFORE_YEAR = frozenset({"in", "during", "since", "until", "of", "by"})
 _TWO_DIGITS = re.compile(r"[01]\d")
 
 
-def spans(words: Sequence[str], at: datetime, *, is_ahead: bool = False) -> list[Span]:
+def spans(words: Sequence[str], at: datetime, *, is_ahead: bool = False) -> list[DaySpan]:
     """Return the dates that the words of a text name, for a speaker at that moment.
 
     is_ahead: a day without a year, and a day of the week, is the next one, not the nearest.
     """
     places = [n for n, word in enumerate(words) if word in TRIGGERS]
-    found: dict[Span, bool] = {}
+    found: dict[DaySpan, bool] = {}
     end = 0
     for n in places:
         if n < end:
@@ -119,7 +119,7 @@ def spans(words: Sequence[str], at: datetime, *, is_ahead: bool = False) -> list
     return [one for one, is_day in found.items() if not is_day or one.first.weekday() not in dates]
 
 
-def _next(one: Span, today: date, is_weekday: bool) -> Span:
+def _next(one: DaySpan, today: date, is_weekday: bool) -> DaySpan:
     if is_weekday:
         return one if one.first >= today else _one(one.first + _DAY * 7)
     if one.any_year and one.days == 1:
@@ -138,7 +138,7 @@ def _may_be_date(words: Sequence[str], n: int) -> bool:
     return n + 2 < len(words) and bool(_TWO_DIGITS.fullmatch(words[n + 1]))
 
 
-def read_date(match: re.Match[str], today: date) -> list[Span]:
+def read_date(match: re.Match[str], today: date) -> list[DaySpan]:
     """Return what a match of `DATE` means on a day: 5/2/2023 may be two days."""
     groups = {key: value for key, value in match.groupdict().items() if value}
     for key in groups:
@@ -147,11 +147,11 @@ def read_date(match: re.Match[str], today: date) -> list[Span]:
                 span = read(groups, today)
             except (ValueError, OverflowError):
                 return []  # a 31st of February, or outside the years that a date can have
-            return [span] if isinstance(span, Span) else span
+            return [span] if isinstance(span, DaySpan) else span
     raise AssertionError(match[0])
 
 
-def _slashed(groups: dict[str, str], _today: date) -> list[Span]:
+def _slashed(groups: dict[str, str], _today: date) -> list[DaySpan]:
     """Read 5/2/2023 as the 2nd of May and as the 5th of February: countries differ."""
     year, (one, other) = int(groups["lyear"]), map(int, groups["slashed"].split())
     found = []
@@ -161,7 +161,7 @@ def _slashed(groups: dict[str, str], _today: date) -> list[Span]:
     return list(dict.fromkeys(found))
 
 
-def _rolling(groups: dict[str, str], today: date) -> Span:
+def _rolling(groups: dict[str, str], today: date) -> DaySpan:
     """Read "the past two weeks": up to today, or from today on."""
     unit = groups.get("runit") or groups["runit1"]
     ahead = groups.get("rolling") in ("next", "coming")
@@ -171,10 +171,10 @@ def _rolling(groups: dict[str, str], today: date) -> Span:
     else:
         month = month_of(*_plus_months(today, number * (12 if unit == "year" else 1)))
         far = month.first.replace(day=min(today.day, month.last.day))
-    return Span(today, far) if ahead else Span(far, today)
+    return DaySpan(today, far) if ahead else DaySpan(far, today)
 
 
-def _day(year: str | None, name: str, number: str, today: date) -> Span:
+def _day(year: str | None, name: str, number: str, today: date) -> DaySpan:
     month, day = MONTHS[name], int(number)
     if year is not None:
         return _one(date(int(year), month, day))
@@ -182,24 +182,24 @@ def _day(year: str | None, name: str, number: str, today: date) -> Span:
     near = date(today.year, month, day)
     if near - today >= timedelta(days=180):
         near = near.replace(year=today.year - 1)
-    return Span(near, near, any_year=True)
+    return DaySpan(near, near, any_year=True)
 
 
-def _inside(month: int, season: str, today: date) -> Span:
+def _inside(month: int, season: str, today: date) -> DaySpan:
     """Return the nearest month, or season that begins in it, with a preference for the past."""
     year = _year_near(month, today)
     found = _season_of(year, season) if season else month_of(year, month)
     return found._replace(any_year=True)
 
 
-def near_date(span: Span, year: int) -> Span:
+def near_date(span: DaySpan, year: int) -> DaySpan:
     """Return a date that named no year as the one that begins in a year."""
     away = year - span.first.year
     try:
         first, last = (day.replace(year=day.year + away) for day in (span.first, span.last))
     except ValueError:
         return span  # the 29th of February, or outside the years that a date can have
-    return Span(first, last, span.any_year)
+    return DaySpan(first, last, span.any_year)
 
 
 def _number(word: str) -> int:
@@ -210,23 +210,23 @@ def _year_near(month: int, today: date) -> int:
     return today.year if month - today.month < 6 else today.year - 1
 
 
-def _near(groups: dict[str, str], today: date) -> Span:
+def _near(groups: dict[str, str], today: date) -> DaySpan:
     words = groups["near"]
     offset = {"yesterday": -1, "tomorrow": 1}.get(words.split()[-1], 0)
     return _one(today + _DAY * (offset * 2 if words.startswith("day") else offset))
 
 
-def _counted(count: str, unit: str, today: date, sign: int) -> Span:
+def _counted(count: str, unit: str, today: date, sign: int) -> DaySpan:
     number = sign * _number(count)
     if unit == "day":
         return _one(today + _DAY * number)
     if unit == "week":
         middle = today + _DAY * 7 * number
-        return Span(middle - _DAY * 2, middle + _DAY * 2)
+        return DaySpan(middle - _DAY * 2, middle + _DAY * 2)
     return _UNITS[unit](today, number)
 
 
-def _which(groups: dict[str, str], today: date) -> Span:
+def _which(groups: dict[str, str], today: date) -> DaySpan:
     unit = groups["unit"]
     sign = {"this": 0, "next": 1, "coming": 1}.get(groups["which"], -1)
     if unit in _UNITS:
@@ -249,14 +249,14 @@ def _weekday_before(name: str, today: date) -> date:
     return today - _DAY * back
 
 
-def month_of(year: int, month: int) -> Span:
+def month_of(year: int, month: int) -> DaySpan:
     """Return the days of a month."""
-    return Span(date(year, month, 1), date(year, month, monthrange(year, month)[1]))
+    return DaySpan(date(year, month, 1), date(year, month, monthrange(year, month)[1]))
 
 
-def _season_of(year: int, name: str) -> Span:
+def _season_of(year: int, name: str) -> DaySpan:
     first = date(year, _SEASONS[name], 1)
-    return Span(first, month_of(*_plus_months(first, 2)).last)
+    return DaySpan(first, month_of(*_plus_months(first, 2)).last)
 
 
 def _plus_months(day: date, number: int) -> tuple[int, int]:
@@ -264,21 +264,21 @@ def _plus_months(day: date, number: int) -> tuple[int, int]:
     return month // 12, month % 12 + 1
 
 
-def _one(day: date) -> Span:
-    return Span(day, day)
+def _one(day: date) -> DaySpan:
+    return DaySpan(day, day)
 
 
-def _whole_week(today: date, weeks: int, first: int, last: int) -> Span:
+def _whole_week(today: date, weeks: int, first: int, last: int) -> DaySpan:
     """Return days of a week, this one or another; Monday is 0."""
     monday = today + _DAY * (7 * weeks - today.weekday())
-    return Span(monday + _DAY * first, monday + _DAY * last)
+    return DaySpan(monday + _DAY * first, monday + _DAY * last)
 
 
-def _whole_year(year: int) -> Span:
-    return Span(date(year, 1, 1), date(year, 12, 31))
+def _whole_year(year: int) -> DaySpan:
+    return DaySpan(date(year, 1, 1), date(year, 12, 31))
 
 
-_UNITS: dict[str, Callable[[date, int], Span]] = {
+_UNITS: dict[str, Callable[[date, int], DaySpan]] = {
     "week": lambda today, away: _whole_week(today, away, 0, 6),
     "weekend": lambda today, away: _whole_week(today, away, 5, 6),
     "month": lambda today, away: month_of(*_plus_months(today, away)),
@@ -286,7 +286,7 @@ _UNITS: dict[str, Callable[[date, int], Span]] = {
     "night": lambda today, away: _one(today + _DAY * away),
 }
 _Groups = dict[str, str]
-_READERS: dict[str, Callable[[_Groups, date], Span | list[Span]]] = {
+_READERS: dict[str, Callable[[_Groups, date], DaySpan | list[DaySpan]]] = {
     "iso": lambda groups, _: _one(date(*map(int, groups["iso"].split()))),
     "slashed": _slashed,
     "rolling": _rolling,
@@ -312,14 +312,14 @@ _READERS: dict[str, Callable[[_Groups, date], Span | list[Span]]] = {
 
 
 @lru_cache(maxsize=4_096)
-def span_terms(span: Span) -> tuple[str, ...]:
+def span_terms(span: DaySpan) -> tuple[str, ...]:
     """Return the index terms of a range of days: `=20250407` and `=202504`."""
     days = span.days if span.days <= 7 else 0
     each = (span.first + _DAY * n for n in range(days))
     return (*(f"={day:%Y%m%d}" for day in each), *month_terms(span))
 
 
-def month_terms(span: Span) -> Iterator[str]:
+def month_terms(span: DaySpan) -> Iterator[str]:
     """Yield the index terms of the months of a range, at most twelve."""
     month = span.first.replace(day=1)
     for _ in range(12):

@@ -13,7 +13,7 @@ from em.text.dates import (
     BARE,
     DATE,
     TRIGGERS,
-    Span,
+    DaySpan,
     month_of,
     near_date,
     read_date,
@@ -53,7 +53,7 @@ class Period(NamedTuple):
 class _Found(NamedTuple):
     """A date in a text, with the position where it ends."""
 
-    spans: list[Span]
+    spans: list[DaySpan]
     end: int
 
 
@@ -116,7 +116,7 @@ def _related(
     return begin, [_open(relation, span, today) for span in first.spans], first.end
 
 
-def _open(relation: str, span: Span, today: date) -> Period:
+def _open(relation: str, span: DaySpan, today: date) -> Period:
     """Return the period on one side of a date. `from May` alone means in May."""
     if relation == "from":
         return Period(*span)

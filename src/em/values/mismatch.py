@@ -17,7 +17,7 @@ Found = tuple[Where, str, str]
 """Where, what is wrong, and how to fix it."""
 
 
-class Mismatch(NamedTuple):
+class TypeMismatch(NamedTuple):
     """The problem that msgspec found, and its path (`steps[0].tool`), empty for the whole."""
 
     message: str
@@ -28,10 +28,10 @@ class Mismatch(NamedTuple):
         return f"{whole}, {word}{self.path}" if self.path else whole
 
 
-def mismatch(error: Exception) -> Mismatch:
+def mismatch(error: Exception) -> TypeMismatch:
     """Split the text of a msgspec error into what is wrong and where."""
     message, _, path = str(error).partition(" - at `$")
-    return Mismatch(message, path.rstrip("`").lstrip("."))
+    return TypeMismatch(message, path.rstrip("`").lstrip("."))
 
 
 def dotted(where: Where) -> str:

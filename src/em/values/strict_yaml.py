@@ -197,14 +197,14 @@ def _loader(*, strict: bool) -> Any:
 _BYTE = re.compile(r"\(byte (\d+)\)")
 
 
-class Lines:
+class LineNumbers:
     """The line numbers of the parts of a YAML or JSON text."""
 
     def __init__(self, root: "yaml.Node | None") -> None:
         self._root = root
 
     @classmethod
-    def of_json(cls, text: bytes) -> "Lines":
+    def of_json(cls, text: bytes) -> "LineNumbers":
         """Find the lines of a JSON text, which is nearly always valid YAML."""
         try:
             return cls(load_yaml_with_nodes(text, "", RoutineError)[1])

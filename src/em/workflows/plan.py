@@ -35,7 +35,7 @@ from em.text.tags import FIELDS
 from em.values import json_schema
 from em.values.canonical import Json
 from em.values.mismatch import Where, closest, shape_problems
-from em.values.strict_yaml import Lines, load_yaml_with_nodes, repeated_names
+from em.values.strict_yaml import LineNumbers, load_yaml_with_nodes, repeated_names
 from em.workflows.definition import (
     FIELD,
     StepDef,
@@ -378,7 +378,7 @@ def validate_file(
         if name not in values:
             file.workflow(name)  # raises NotFound, which lists the names
         values = {name: values[name]}
-    lines = Lines(root)
+    lines = LineNumbers(root)
     for own, raw in values.items():
         for one in _of_value(own, raw, tools):
             line = lines.of((FIELD, own, *one.where))

@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from em.runner.sandbox.inside.plain import plain
-from em.runner.sandbox.sandbox import DEFAULT_LIMITS, Limits, Sandbox, Session, fault
+from em.runner.sandbox.sandbox import DEFAULT_LIMITS, Limits, Sandbox, SandboxSession, fault
 
 
 class Unconfined(Sandbox):
@@ -17,11 +17,11 @@ class Unconfined(Sandbox):
     def missing(cls) -> str:
         return ""
 
-    def open(self, code: str, limits: Limits = DEFAULT_LIMITS) -> Session:
+    def open(self, code: str, limits: Limits = DEFAULT_LIMITS) -> SandboxSession:
         return _Session(code)
 
 
-class _Session(Session):
+class _Session(SandboxSession):
     def __init__(self, code: str) -> None:
         self._code = code
 

@@ -465,7 +465,7 @@ WHOLE = ""
 _NUMBERS = (int, float)
 
 Fields = Mapping[str, Any]
-Described = Union[Fields, "Holding", None]
+Described = Union[Fields, "HeldDescription", None]
 
 
 def given(*values: Any) -> bool:
@@ -480,7 +480,7 @@ def fits(value: Any, wanted: Any) -> bool:
     """Return whether a value is the wanted one; a record has every field of a description."""
     if type(value) is str and type(wanted) is str and len(value) < LONGEST_KEPT:
         return value == wanted or _as_read(value) == _as_read(wanted)  # most of them
-    if isinstance(wanted, Bound | Holding):
+    if isinstance(wanted, Limit | HeldDescription):
         return wanted.holds(value)
     if isinstance(wanted, Mapping):
         return isinstance(value, Mapping) and all(
@@ -569,7 +569,7 @@ def common(items: Any, path: str, more: Described = None, /, **fields: Any) -> A
     return values[0]
 
 
-class Bound(NamedTuple):
+class Limit(NamedTuple):
     """A limit that a field of a selection must keep to."""
 
     limit: Any
@@ -583,17 +583,17 @@ class Bound(NamedTuple):
             return False
 
 
-def at_least(limit: Any) -> Bound:
+def at_least(limit: Any) -> Limit:
     """Return, for a field of a selection, that it must not be below a limit."""
-    return Bound(limit, True)
+    return Limit(limit, True)
 
 
-def at_most(limit: Any) -> Bound:
+def at_most(limit: Any) -> Limit:
     """Return, for a field of a selection, that it must not be above a limit."""
-    return Bound(limit, False)
+    return Limit(limit, False)
 
 
-class Holding(NamedTuple):
+class HeldDescription(NamedTuple):
     """A description that a field of a selection must hold."""
 
     description: Any
@@ -603,7 +603,7 @@ class Holding(NamedTuple):
         return is_held(self.description, value)
 
 
-def holding(description: Any) -> Holding:
+def holding(description: Any) -> HeldDescription:
     """Return, for a field of a selection, that a description is found in it.
 
     A record has every field of the description. A list has an element for each one of a list of
@@ -612,7 +612,7 @@ def holding(description: Any) -> Holding:
     every = description if isinstance(description, list | tuple) else [description]
     if not every or not all(map(is_telling, every)):
         raise ValueError("a description needs at least one property")
-    return Holding(description)
+    return HeldDescription(description)
 
 
 def is_telling(description: Any) -> bool:
@@ -678,7 +678,7 @@ def items_of(items: Any) -> list[Any]:
 
 def _all_fields(more: Described, fields: Fields) -> Fields:
     """Return all conditions; one that is omitted is none."""
-    if isinstance(more, Holding):
+    if isinstance(more, HeldDescription):
         more = {WHOLE: more}
     if more is not None and not isinstance(more, Mapping):
         raise TypeError(f"fields must be a mapping of names to values, got {short(more)}")
@@ -738,7 +738,7 @@ def _misfit(name: str, items: Any, count: int, more: Described, fields: Fields) 
 
 
 def _shown(name: str, wanted: Any) -> str:
-    if isinstance(wanted, Holding):
+    if isinstance(wanted, HeldDescription):
         wanted = wanted.description
     return f"{name}={short(wanted)}" if name else short(wanted)
 

@@ -26,7 +26,7 @@ from em.runner.sandbox.sandbox import (
     DEFAULT_LIMITS,
     Limits,
     Sandbox,
-    Session,
+    SandboxSession,
     fault,
     no_such_function,
     plain_arguments,
@@ -96,12 +96,12 @@ class MontySandbox(Sandbox):
             return error.message
         return ""
 
-    def open(self, code: str, limits: Limits = DEFAULT_LIMITS) -> Session:
+    def open(self, code: str, limits: Limits = DEFAULT_LIMITS) -> SandboxSession:
         """Open a session in one of monty's workers."""
         return _MontySession(code, limits)
 
 
-class _MontySession(Session):
+class _MontySession(SandboxSession):
     def __init__(self, code: str, limits: Limits) -> None:
         self._code, self._limits = code, limits
         self._lock = threading.Lock()
@@ -290,7 +290,7 @@ Write Python with only these parts:
 """The instructions for a model that writes code for the sandbox."""
 
 
-class Finding(msgspec.Struct, frozen=True):
+class BeyondSubset(msgspec.Struct, frozen=True):
     """Something in code that monty can't run, or runs differently from Python."""
 
     line: int
@@ -302,14 +302,14 @@ class Finding(msgspec.Struct, frozen=True):
         return f"{text} ({self.fix})" if self.fix else text
 
 
-def lint(code: str) -> list[Finding]:
+def lint(code: str) -> list[BeyondSubset]:
     """Return everything in the code that is beyond the subset, by line."""
     try:
         tree = module_of(code)
     except (SyntaxError, ValueError) as error:
-        return [Finding(getattr(error, "lineno", 0) or 0, f"the code must be Python: {error}")]
+        return [BeyondSubset(getattr(error, "lineno", 0) or 0, f"the code must be Python: {error}")]
     except (RecursionError, MemoryError):
-        return [Finding(0, "the code is nested too deep")]
+        return [BeyondSubset(0, "the code is nested too deep")]
     nodes = [*ast.walk(tree)]
     own = _Own(
         {node.name for node in nodes if isinstance(node, ast.FunctionDef)},
@@ -317,7 +317,7 @@ def lint(code: str) -> list[Finding]:
         {id(node.func) for node in nodes if isinstance(node, ast.Call)},
     )
     found = [
-        Finding(getattr(node, "lineno", 0), message, fix)
+        BeyondSubset(getattr(node, "lineno", 0), message, fix)
         for node in nodes
         for message, fix in _problems(node, own)
     ]

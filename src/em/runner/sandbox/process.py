@@ -27,7 +27,7 @@ from em.runner.sandbox.sandbox import (
     DEFAULT_LIMITS,
     Limits,
     Sandbox,
-    Session,
+    SandboxSession,
     fault,
     no_such_function,
     plain_arguments,
@@ -252,7 +252,7 @@ class Confined(Sandbox):
     def command(self) -> list[str]:
         """Return the command that starts Python, without Python's arguments."""
 
-    def open(self, code: str, limits: Limits = DEFAULT_LIMITS) -> Session:
+    def open(self, code: str, limits: Limits = DEFAULT_LIMITS) -> SandboxSession:
         """Open a session whose process starts with the first call."""
         return _ConfinedSession(self, code, limits)
 
@@ -278,7 +278,7 @@ class Confined(Sandbox):
         return "" if answer == "yes" else "a trial call returned a wrong result"
 
 
-class _ConfinedSession(Session):
+class _ConfinedSession(SandboxSession):
     def __init__(self, sandbox: Confined, code: str, limits: Limits) -> None:
         self._sandbox, self._code, self._limits = sandbox, code, limits
         self._lock = threading.Lock()

@@ -48,7 +48,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULT_LIMITS = Limits()
 
 
-class Session(ABC):
+class SandboxSession(ABC):
     """One piece of code, defined once and called many times. A context manager.
 
     Calls from several threads run one after the other. If the process ends (by a limit, or by the
@@ -81,7 +81,7 @@ class Sandbox(ABC):
         """Return why this back end can't be used here, or "". Checked once for each process."""
 
     @abstractmethod
-    def open(self, code: str, limits: Limits = DEFAULT_LIMITS) -> Session:
+    def open(self, code: str, limits: Limits = DEFAULT_LIMITS) -> SandboxSession:
         """Open a session; the code runs at the first call."""
 
     def run(

@@ -37,7 +37,7 @@ class BadPatch(RoutineError):
     code = "bad_patch"
 
 
-class Change(NamedTuple):
+class PatchedFile(NamedTuple):
     """A file before and after: None if it is not there. `moved_to` is its new path."""
 
     path: str
@@ -55,7 +55,7 @@ class _Hunk(NamedTuple):
     is_at_end: bool = False
 
 
-def changes_of(patch: str, read: Callable[[str], str | None]) -> list[Change]:
+def changes_of(patch: str, read: Callable[[str], str | None]) -> list[PatchedFile]:
     """Return what a patch does to the files that `read` returns. Raises BadPatch."""
     lines = patch.strip("\n").split("\n")
     if lines[0].strip() != _BEGIN or lines[-1].strip() != _END:
@@ -79,23 +79,23 @@ def _files(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         yield head, body
 
 
-def _change(head: str, body: list[str], read: Callable[[str], str | None]) -> Change:
+def _change(head: str, body: list[str], read: Callable[[str], str | None]) -> PatchedFile:
     if head.startswith(_ADD):
         path = head.removeprefix(_ADD).strip()
         if any(line and not line.startswith("+") for line in body):
             raise BadPatch("each line of a new file begins with +", place=path)
         text = "".join(f"{line[1:]}\n" for line in body)
-        return Change(path, read(path), text)
+        return PatchedFile(path, read(path), text)
     path = head.removeprefix(_DELETE).removeprefix(_UPDATE).strip()
     before = read(path)
     if before is None:
         raise BadPatch("there is no such file", place=path)
     if head.startswith(_DELETE):
-        return Change(path, before, None)
+        return PatchedFile(path, before, None)
     moved = ""
     if body and body[0].startswith(_MOVE):
         moved = body.pop(0).removeprefix(_MOVE).strip()
-    return Change(path, before, _patched(before, list(_hunks(body, path)), path), moved)
+    return PatchedFile(path, before, _patched(before, list(_hunks(body, path)), path), moved)
 
 
 def _hunks(lines: Sequence[str], path: str) -> Iterator[_Hunk]:
@@ -239,14 +239,14 @@ def _folder_above(path: Path) -> str:
     return ""
 
 
-class Run(NamedTuple):
+class ShellRun(NamedTuple):
     """A shell command that a tool was called with, and the folder it was to run in."""
 
     text: str
     folder: str = ""
 
 
-def command_of(name: str, args: Json) -> Run | None:
+def command_of(name: str, args: Json) -> ShellRun | None:
     """Return the shell command of a call; None if it is not one that em can repeat."""
     field = SHELLS.get(name)
     if field is None or field not in args:
@@ -268,7 +268,7 @@ def command_of(name: str, args: Json) -> Run | None:
     if not isinstance(given, str) or not given.strip():
         return None
     folder = next((args[key] for key in _FOLDERS if isinstance(args.get(key), str)), "")
-    return Run(given, folder)
+    return ShellRun(given, folder)
 
 
 def shell_arguments(name: str, text: str) -> Json:
@@ -384,11 +384,11 @@ def _shell(name: str, allow: AllowSettings) -> "Tool":
 
     tool = Tool(name, within(None), "write")
     tool.within = within
-    tool.preview = lambda args: _in_folder(command_of(name, dict(args)) or Run(""))
+    tool.preview = lambda args: _in_folder(command_of(name, dict(args)) or ShellRun(""))
     return tool
 
 
-def _in_folder(run: Run) -> str:
+def _in_folder(run: ShellRun) -> str:
     return f"cd {shlex.quote(run.folder)} || exit 1\n{run.text}" if run.folder else run.text
 
 

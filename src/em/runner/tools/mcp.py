@@ -55,7 +55,7 @@ class Servers:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._sessions: dict[bytes, Session] = {}
+        self._sessions: dict[bytes, McpSession] = {}
         self._portal: BlockingPortal | None = None
         self._ending: Callable[..., Any] | None = None
 
@@ -77,7 +77,7 @@ class Servers:
         allow: AllowSettings,
         env: Mapping[str, str],
         headers: Mapping[str, str],
-    ) -> "Session":
+    ) -> "McpSession":
         """Return the session with a server; it begins with the first call. May raise NotAllowed."""
         _check_installed()
         definition = msgspec.structs.replace(server, tool="")
@@ -90,7 +90,7 @@ class Servers:
         with self._lock:
             if key not in self._sessions:
                 where = _Where(definition, program, env, headers)
-                self._sessions[key] = Session(self._loop, where)
+                self._sessions[key] = McpSession(self._loop, where)
             return self._sessions[key]
 
     def _loop(self) -> "BlockingPortal":
@@ -154,7 +154,7 @@ class _Where(msgspec.Struct, frozen=True):
             yield client
 
 
-class Session:
+class McpSession:
     """One session with one server. The first call begins it, a call after its end another."""
 
     def __init__(self, loop: Callable[[], "BlockingPortal"], where: _Where) -> None:

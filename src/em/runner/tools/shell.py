@@ -19,7 +19,7 @@ from em.runner.tools.coding import FileToolFailed, refuse_part
 from em.runner.tools.command import CommandFailed, run_command
 from em.runner.tools.permissions import check_path, refused
 from em.settings import AllowSettings
-from em.shell.form import Template, substitution_of
+from em.shell.form import CommandTemplate, substitution_of
 from em.shell.programs import ATTACHED, OPTION, PLAIN, Doing, doing_of, known_programs, read_command
 from em.shell.syntax import Opaque, Script, Simple, Word, parse, statements
 
@@ -118,7 +118,7 @@ TIMEOUT = 20.0
 NOT_SHOWN = "# what this changes in files is only known when it runs"
 
 
-class Change(NamedTuple):
+class EditedFile(NamedTuple):
     """A file that a command would change: the path as the command names it, and its texts."""
 
     path: str
@@ -224,7 +224,7 @@ def _names(word: Word, base: Path) -> list[str]:
     return [word.value] if word.value is not None else glob(word.shown, root_dir=base)
 
 
-def _edits(command: Simple, base: Path, allow: AllowSettings) -> Iterator[Change]:
+def _edits(command: Simple, base: Path, allow: AllowSettings) -> Iterator[EditedFile]:
     """Yield the changes of a `sed -i`, found out on copies."""
     words = [word.value for word in command.words]
     is_own = bool(words) and Path(words[0] or "").name in ("sed", "gsed")
@@ -257,7 +257,7 @@ def _is_in_place(word: str | None) -> bool:
 
 def _edit(
     words: list[str], number: int, files: list[int], base: Path, allow: AllowSettings
-) -> Iterator[Change]:
+) -> Iterator[EditedFile]:
     name = words[number]
     path = Path(check_path(name, allow, base))
     if not path.is_file():
@@ -286,7 +286,7 @@ def _edit(
             )
         if old:
             refuse_part(before, old, name)
-    yield Change(name, before, after)
+    yield EditedFile(name, before, after)
 
 
 _EACH_STATUS = (
@@ -296,7 +296,7 @@ LONGEST_SHOWN = 80
 """Characters of a command that an error shows."""
 
 
-def template_of(spec: ToolSpec) -> Template:
+def template_of(spec: ToolSpec) -> CommandTemplate:
     """Return the form of a declared shell command. Raises RoutineError if it is not a safe one."""
     assert spec.shell is not None
     properties = (spec.args_schema or {}).get("properties", {})
@@ -305,7 +305,7 @@ def template_of(spec: ToolSpec) -> Template:
         for name, value in properties.items()
         if isinstance(value, dict) and isinstance(value.get("const"), str)
     }
-    return Template(spec.shell, fixed)
+    return CommandTemplate(spec.shell, fixed)
 
 
 class ShellCommand:

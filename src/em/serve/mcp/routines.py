@@ -19,7 +19,7 @@ from mcp_types import (
 
 from em.errors import EmError, InputError, NotFound, UsageError
 from em.runner.agent_reply import LARGEST, reply
-from em.runner.answers import Field, fields_of, json_or_text
+from em.runner.answers import AskedField, fields_of, json_or_text
 from em.runner.card import KIND
 from em.runner.history import read_run, read_served_run
 from em.runner.package import KeptRoutine, routine_of
@@ -83,7 +83,7 @@ def form_of(prompt: PendingPrompt) -> Json:
     return {**schema, "required": required} if required else schema
 
 
-def _property(field: Field) -> Json:
+def _property(field: AskedField) -> Json:
     kind, title, options = field.type, field.label, field.option_texts
     if kind == "multiselect":
         items: Json = {"type": "string", "enum": options}
