@@ -1,19 +1,20 @@
 """Checkpoint: compile a subject's new events into its state, prove the result, and write it.
 
 The artefact, the records and what a model read in texts are one commit. It is refused if the
-subject's stream has moved on since it was read; then the checkpoint compiles again.
+subject's stream has moved on since it was read; then the checkpoint compiles again. Versions are
+compared: a change that would break a stored question or a rule holds the new one.
 """
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
 from em.errors import NotFound, PositionConflict, StateHeld
 from em.llm.client import LlmClient
 from em.log.event import Draft, EventQuery, subject_stream
-from em.state.evolution import Break, Change, Dependent, breaks, compare
 from em.state.fold import (
     UNACCEPTED,
     Folded,
@@ -26,6 +27,7 @@ from em.state.fold import (
 from em.state.knowledge import Knowledge
 from em.state.reader import Second, read_by_model, read_given
 from em.state.rows import prove
+from em.state.rules import Dependent
 from em.state.schema import (
     FORMAT,
     KIND,
@@ -35,10 +37,131 @@ from em.state.schema import (
     StateSchema,
     TypeSchema,
 )
-from em.state.types import fits
+from em.state.types import Typed, fits, resolve
 from em.store.protocol import Artefact, ArtefactDraft, Commit, Committed, Record, Store
 from em.values.canonical import Json, uncollected
 from em.values.times import now_micros
+
+Kind = Literal["added", "removed", "widened", "changed", "policy", "rule"]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One change. Code that uses any of `names` depends on it."""
+
+    kind: Kind
+    what: str
+    before: str = ""
+    after: str = ""
+    breaking: bool = False
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        arrow = f": {self.before or 'nothing'} -> {self.after or 'nothing'}"
+        return f"{self.kind} {self.what}{arrow if self.before or self.after else ''}"
+
+
+class Break(msgspec.Struct, frozen=True):
+    """Something that would stop working, and the change that breaks it."""
+
+    what: str
+    change: str
+
+
+def compare(old: StateSchema, new: StateSchema) -> list[Change]:
+    """List the changes between two versions, sorted by name."""
+    changes: list[Change] = []
+    for given in sorted(old.types.keys() | new.types.keys()):
+        before_, after_ = old.types.get(given), new.types.get(given)
+        if before_ is None and after_ is not None:
+            changes.append(Change("added", after_.name, after=_fields_text(after_)))
+        elif after_ is None and before_ is not None:
+            names = (before_.collection, before_.name)
+            changes.append(Change("removed", before_.name, breaking=True, names=names))
+        elif before_ is not None and after_ is not None:
+            changes += _fields(before_, after_)
+    changes += _policies(old, new)
+    changes += _rules(old, new)
+    return changes
+
+
+def _fields_text(type_: TypeSchema) -> str:
+    return ", ".join(field.name for field in type_.fields.values())
+
+
+def _fields(old: TypeSchema, new: TypeSchema) -> Iterator[Change]:
+    if old.key != new.key:
+        before, after = str(old.key or "none"), str(new.key or "none")
+        yield Change("changed", f"the key of {new.name}", before, after, True, (new.collection,))
+    for given in sorted(old.fields.keys() | new.fields.keys()):
+        before_, after_ = old.fields.get(given), new.fields.get(given)
+        if before_ is None and after_ is not None:
+            typed = resolve(after_, after_.name)
+            yield Change("added", f"{new.name}.{after_.name}", after=typed.annotation)
+        elif after_ is None and before_ is not None:
+            what = f"{old.name}.{before_.name}"
+            yield Change("removed", what, breaking=True, names=(before_.name,))
+        elif before_ is not None and after_ is not None:
+            yield from _types(old, new, before_, after_)
+
+
+def _types(
+    old: TypeSchema, new: TypeSchema, before: FieldSchema, after: FieldSchema
+) -> Iterator[Change]:
+    one, other = resolve(before, before.name), resolve(after, after.name)
+    was, is_ = _written(old, before, one), _written(new, after, other)
+    if was == is_:
+        return
+    wider = _is_wider(one, other)
+    what = f"{new.name}.{after.name}"
+    kind: Kind = "widened" if wider else "changed"
+    yield Change(kind, what, was, is_, not wider, (after.name,))
+
+
+def _written(type_: TypeSchema, field: FieldSchema, typed: Typed) -> str:
+    optional = type_.key is not None or typed.nullable or field.count < type_.count
+    return typed.annotation + (" | None" if optional else "")
+
+
+def _is_wider(one: Typed, other: Typed) -> bool:
+    """Tell whether code that reads the first type also works with the second."""
+    if one.annotation in (other.annotation, "None"):
+        return True
+    both_texts = all(
+        typed.annotation == "str" or typed.annotation.startswith("Literal[")
+        for typed in (one, other)
+    )
+    numbers = {"int", "float", "int | float", "Decimal"}
+    both_numbers = one.annotation in numbers - {"Decimal"} and other.annotation in numbers
+    is_list = one.annotation == "list[Any]" and other.annotation.startswith("list[")
+    return both_texts or (both_numbers and other.annotation != "Decimal") or is_list
+
+
+def _policies(old: StateSchema, new: StateSchema) -> Iterator[Change]:
+    for field in sorted(old.policies.keys() | new.policies.keys()):
+        before, after = old.policies.get(field), new.policies.get(field)
+        if before != after:
+            was, is_ = (policy.name if policy else "latest" for policy in (before, after))
+            yield Change("policy", field, was, is_)
+
+
+def _rules(old: StateSchema, new: StateSchema) -> Iterator[Change]:
+    before = {rule.id: rule for rule in old.constraints}
+    after = {rule.id: rule for rule in new.constraints}
+    for rule in sorted(before.keys() | after.keys()):
+        if before.get(rule) != after.get(rule):
+            was, is_ = (found[rule].message if rule in found else "" for found in (before, after))
+            yield Change("rule", rule, was, is_)
+
+
+def breaks(changes: Sequence[Change], dependents: Sequence[Dependent]) -> list[Break]:
+    """Find the dependents that use a name which these breaking changes touch."""
+    return [
+        Break(dependent.what, str(change))
+        for change in changes
+        for dependent in dependents
+        if dependent.uses.intersection(change.names)
+    ]
+
 
 ATTEMPTS = 20
 

@@ -18,7 +18,7 @@ from em.llm.wires import Message
 from em.runner.sandbox import Limits, choose
 from em.runner.sandbox.monty import SUBSET_RULES, MontySandbox
 from em.state.code import write_module, write_sandbox_code
-from em.state.evolution import names_in
+from em.state.rules import names_in
 from em.state.schema import Question
 from em.state.state import State
 from em.store.protocol import Passage

@@ -23,6 +23,7 @@ condition holds. A message names details and fields of the record, by `{name}` a
 attributes or use format specs. Deadlines offer `{deadline}` and `{days_remaining}`.
 """
 
+import ast
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ from dataclasses import fields
 from datetime import date, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 
 import msgspec
@@ -37,7 +39,6 @@ import msgspec
 from em.errors import InputError
 from em.llm.client import struct_schema
 from em.state.conditions import NAME, Conditions, details_in
-from em.state.evolution import Dependent, names_in
 from em.state.schema import (
     PROFILE,
     ActiveWindow,
@@ -48,6 +49,7 @@ from em.state.schema import (
 )
 from em.values.canonical import Json
 from em.values.mismatch import mismatch
+from em.values.syntax_tree import module_of
 from em.values.times import moment, parse_duration
 
 PROMPT = """\
@@ -352,6 +354,28 @@ def load_rules(file: str | Path) -> list[UserRule]:
             f"the file does not run: {type(error).__name__}: {error}", place=str(path)
         ) from error
     return collect(vars(module))
+
+
+class Dependent(msgspec.Struct, frozen=True):
+    """A stored question or a rule, with the names of the state that its code uses."""
+
+    what: str
+    uses: frozenset[str]
+
+
+_PARSING = Lock()
+"""Python 3.11 counts the depth of trees for all threads at once, and fails if two build trees."""
+
+
+def names_in(code: str) -> frozenset[str]:
+    """Return the names and attributes that code mentions; none if it is not valid Python."""
+    try:
+        with _PARSING:
+            tree = module_of(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+    names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return frozenset(names | {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})
 
 
 def dependents(rules: Iterable[UserRule]) -> list[Dependent]:

@@ -23,17 +23,18 @@ from em.settings import StateSettings
 from em.state import decisions
 from em.state.checkpoint import (
     ATTEMPTS,
+    Change,
     Checkpoint,
     CheckpointOptions,
     CheckpointRun,
     NewState,
     checkpoint,
+    compare,
     load_schema,
     schema_in,
 )
-from em.state.evolution import Change, Dependent, compare
 from em.state.questions import Answer, Asker, run_own_code
-from em.state.rules import UserRule, dependents, load_rules
+from em.state.rules import Dependent, UserRule, dependents, load_rules
 from em.state.schema import (
     KIND,
     PROFILE,
