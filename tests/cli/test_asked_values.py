@@ -87,22 +87,3 @@ def test_a_yes_or_no_is_asked_as_one_and_enter_is_neither() -> None:
     shown = on_terminal(*command, typed="\nmaybe\ny\n")
     assert shown.count("[y/n]:") == 3
     assert "true" in shown.rpartition("[y/n]:")[2]
-
-
-def test_what_a_request_says_for_an_input_is_filled_in_for_the_person_to_see() -> None:
-    text = ROUTINE.replace("to: {type: string}", "to: {enum: [bob, ann]}, day: {type: integer}")
-    text = text.replace("urgent]", "urgent]\nrequests: ['Tell {to} on {day}, urgently']")
-    Path("send/routine.yaml").write_text(text)
-    words = "write to ann around the 7 or 8"
-    command = ("run", "send", f"request={words}", "--tools", "tools.py")
-    shown = on_terminal(*command, typed="\ny\n\n")
-    assert "[ann]" in shown
-    assert "[7]" not in shown
-    assert '["ann",true]' in "".join(shown.split())
-    asked = em(*command, "--json").json
-    assert asked["status"] == "needs_input"
-    assert [one.get("suggested") for one in asked["pending_prompt"]["fields"]] == [
-        "ann",
-        None,
-        None,
-    ]

@@ -75,7 +75,6 @@ def test_commands_that_write_to_such_a_path_say_so(tmp_path: Path) -> None:
     (tmp_path / f"{BAD}.yaml").write_text("workflows: {}\n")
     for args, says in (
         (["log", "backup", f"{BAD}.db"], "n\\xff.db"),
-        (["routine", "export", "greeting", "-o", f"{BAD}.py"], "n\\xff.py"),
         (["schema", "-o", f"{BAD}s"], "n\\xffs"),
         (["routine", "unpack", "greeting", "-o", f"{BAD}r"], "n\\xffr"),
         (["compile", "trace.json", "-o", f"{BAD}c"], "n\\xffc"),

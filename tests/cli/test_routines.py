@@ -17,7 +17,7 @@ import yaml
 from em_command import EM, em, on_terminal
 from tests.children import LIMIT
 
-TRACE = {
+TRACE: dict[str, Any] = {
     "mission": {"goal": "greet", "input_summary": {"name": "Ana Lopez"}},
     "events": [
         {"type": "tool_call", "tool": "find_id", "args": {"name": "Ana"}, "error": "Error: which?"},
@@ -211,10 +211,11 @@ def test_nothing_is_written_of_a_trace_that_cannot_be_compiled(tmp_path: Path) -
 
 
 def test_export_writes_a_script_that_does_the_same(tmp_path: Path) -> None:
+    events = [one for one in TRACE["events"] if one["type"] != "approval"]
+    (tmp_path / "trace.json").write_text(json.dumps({**TRACE, "events": events}))
     em("compile", "trace.json", "-o", "out")
     assert em("routine", "export", "out", "--to", "python", "-o", "greet.py").code == 0
-    answers_file(tmp_path, True)
-    args = ["--input", "in.json", "--tools", "tools.py", "--answers", "answers.json"]
+    args = ["--input", "in.json", "--tools", "tools.py"]
     ran = subprocess.run(
         [sys.executable, "-I", "-S", "greet.py", *args], capture_output=True, check=True
     )
