@@ -157,17 +157,13 @@ class AsyncMemory:
         self, task: str | None = None, outcome: "Outcome | None" = None
     ) -> "Sequence[KeptTrace]":
         """Return the traces in this memory, read at once: see `Memory.traces`."""
-        import asyncio
-
-        return await asyncio.to_thread(lambda: list(self._sync.traces(task, outcome)))
+        return await _in_thread(lambda: list(self._sync.traces(task, outcome)))
 
     async def routine(
         self, name: str, tools: "Tools" = None
     ) -> Callable[..., Coroutine[Any, Any, Any]]:
         """Return a routine in use as a coroutine function: see `Memory.routine`."""
-        import asyncio
-
-        return _awaited(await asyncio.to_thread(self._sync.routine, name, tools))
+        return _awaited(await _in_thread(self._sync.routine, name, tools))
 
     async def tools(
         self,
@@ -177,12 +173,10 @@ class AsyncMemory:
         names: Sequence[str] | None = None,
     ) -> Any:
         """Return the routines in use as tools: see `Memory.tools`; functions are coroutines."""
-        import asyncio
-
         from em.compiler.toolset import AsyncToolset, Toolset
 
         get: Callable[..., Any] = self._sync.tools
-        made = await asyncio.to_thread(get, format, tools, names=names)
+        made = await _in_thread(get, format, tools, names=names)
         if isinstance(made, Toolset):
             return AsyncToolset(made)
         return made if format else [_awaited(function) for function in made]
