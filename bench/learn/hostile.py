@@ -67,10 +67,10 @@ def _packages(task: HostileTask, folder: Path) -> Iterator["Package"]:
     from em.runner.package import Package
 
     kinds = examples_of(task)
-    for name, learnt in learn(kinds, caution=CONSTANTS_SHOWN).items():
-        document = learnt.routine
+    for name, examples in kinds.items():
+        document = learn(name, examples, caution=CONSTANTS_SHOWN).routine
         schema = document["input_schema"]
-        document["requests"] = request_templates(kinds[name], schema)
+        document["requests"] = request_templates(examples, schema)
         place = folder / task.name / name
         place.mkdir(parents=True)
         (place / "routine.yaml").write_text(routine_text(document))

@@ -127,7 +127,7 @@ def compiled(case: Case) -> dict[str, Any]:
     kept = KeptTrace(id=case.name, at=now(), trace=trace, event_ids=())
     from em.compiler.requested import with_requested
 
-    return learn({"task": with_requested([example_of(kept)])}, caution=BY_PERSON)["task"].routine
+    return learn("task", with_requested([example_of(kept)]), caution=BY_PERSON).routine
 
 
 def judged(

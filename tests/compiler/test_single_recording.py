@@ -226,8 +226,8 @@ def test_a_second_recording_strikes_a_check() -> None:
         ]
         return Example({"ticket": ticket}, calls)
 
-    kinds = {"task": [example("T-100"), example("T-205", state="waiting")]}
-    steps = learn(kinds, caution=BY_PERSON)["task"].routine["steps"]
+    examples = [example("T-100"), example("T-205", state="waiting")]
+    steps = learn("task", examples, caution=BY_PERSON).routine["steps"]
     expected = steps[0]["expect"]["properties"]
     assert "state" not in expected
     assert expected["closed_at"] == {"const": None}
