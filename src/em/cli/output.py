@@ -45,13 +45,14 @@ def emit(data: Any, text: str | Callable[[], object] | None = None) -> None:
         data: What `--json` prints, or a function that returns it.
         text: What people read: a line, or a function that prints; by default the fields of `data`.
     """
-    if isinstance(text, str) and not wants_json():
+    if wants_json():
+        print_json(data() if callable(data) else data)
+    elif isinstance(text, str):
         click.echo(text)
-    elif text is not None and not isinstance(text, str) and not wants_json():
+    elif text is not None:
         text()
     else:
-        found = data() if callable(data) else data
-        print_json(found) if wants_json() else print_fields(found)
+        print_fields(data() if callable(data) else data)
 
 
 def emit_list(

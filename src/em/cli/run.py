@@ -241,7 +241,7 @@ def _matched(request: str, also: str | None, client: "LlmClient | None") -> "Mat
     refuse_if_off(memory.routines, "em run --request")
     match, why = memory.matcher.find(request, client=client)
     if match is not None and not match.wishes:
-        note(printable(f"{match.routine}, by {match.why}"))
+        note(f"{match.routine}, by {match.why}")
         return match
     if match is not None:
         why = f"no input of {match.routine} expresses: {'; '.join(match.wishes)}"
@@ -249,11 +249,11 @@ def _matched(request: str, also: str | None, client: "LlmClient | None") -> "Mat
     likely = [one.routine for one in ranked if one.likeness >= LEAST_LIKENESS]
 
     def text() -> None:
-        note(printable(why))
+        note(why)
         for one in likely or [one.routine for one in ranked]:
             names = json_schema.properties_of(one.input_schema)
             inputs = " ".join(f"{name}=…" for name in names)
-            note(printable(f"  {'like it' if likely else 'in use'}: em run {one.ref} {inputs}"))
+            note(f"  {'like it' if likely else 'in use'}: em run {one.ref} {inputs}")
         if not ranked:
             note("  `em routine suggest` lists what recurs in the traces, and may become a routine")
         elif client is None:
@@ -459,7 +459,7 @@ def _print_forecast(result: Prepared) -> None:
         why, _ = failure_lines(msgspec.structs.asdict(result.failure))
         note(f"would fail: {why}")
     elif result.reason is not None:
-        note(printable(f"would hand over at {result.reason}"))
+        note(f"would hand over at {result.reason}")
     elif result.pending_prompt is not None:
         print_prompt(result.pending_prompt, "would ask")
         note(f"  answer with: {how_to_answer(result.pending_prompt)}")
