@@ -196,10 +196,10 @@ def accept(ref: str, name: str | None, no_allow: bool, yes: bool) -> int:
         if grant:
             grant.refuse_untrusted()
             grants.append(grant)
-            if not yes or grant.lines:
-                _show_needs(files, grant)
-            if not yes:
-                _confirm(grant)
+        if grant.lines:  # also what a person must write by hand
+            _show_needs(files, grant)
+        if grant and not yes:
+            _confirm(grant)
 
     try:
         who = person()
