@@ -83,13 +83,13 @@ def context() -> Iterator[Figure]:
     from em.runner.package import keep_routine
     from em.runner.tools import ToolRegistry
     from em.serve.auth import Caller
-    from em.serve.mcp.listing import Listing, tokens
+    from em.serve.mcp.listing import ToolListing, tokens
     from em.settings import AllowSettings, McpSettings
 
     with tempfile.TemporaryDirectory() as name, Memory(Path(name) / "em.db") as memory:
 
         def listed() -> list[Any]:
-            return Listing(memory, AllowSettings(), ToolRegistry()).tools(Caller())
+            return ToolListing(memory, AllowSettings(), ToolRegistry()).tools(Caller())
 
         own = listed()
         sent = len(json.dumps({"tools": own}, separators=(",", ":"))) / 4

@@ -22,7 +22,7 @@ from em import Memory
 from em.runner.tools import ToolRegistry
 from em.serve.auth import Caller
 from em.serve.mcp.handshake import VERSIONS
-from em.serve.mcp.listing import Listing
+from em.serve.mcp.listing import ToolListing
 from em.settings import AllowSettings, McpServer, McpSettings
 from em.store.protocol import ArtefactDraft, Commit
 from em.store.sqlite import SqliteStore
@@ -175,21 +175,15 @@ def statements_of_a_list(count: int) -> list[str]:
         assert isinstance(memory.store, SqliteStore)
         for number in range(count):
             keep(ECHO.format(f"echo_{number}"), db=f"{count}.db")
-        listing = Listing(memory, AllowSettings(), ToolRegistry(), McpSettings(routines=count))
+        listing = ToolListing(memory, AllowSettings(), ToolRegistry(), McpSettings(routines=count))
         assert len(listing.tools(Caller())) >= count
         listing.save()
         seen: list[str] = []
         connection = memory.store._pool.take()
         connection.set_trace_callback(seen.append)
         memory.store._pool.give_back(connection)
-        assert (
-            len(
-                Listing(memory, AllowSettings(), ToolRegistry(), McpSettings(routines=count)).tools(
-                    Caller()
-                )
-            )
-            >= count
-        )
+        listing = ToolListing(memory, AllowSettings(), ToolRegistry(), McpSettings(routines=count))
+        assert len(listing.tools(Caller())) >= count
         connection.set_trace_callback(None)
     return seen
 
@@ -278,7 +272,7 @@ def test_a_card_that_other_code_made_is_made_again() -> None:
     keep(ECHO.format("echo"))
     with Memory("em.db") as memory:
         assert isinstance(memory.store, SqliteStore)
-        listing = Listing(memory, AllowSettings(), ToolRegistry())
+        listing = ToolListing(memory, AllowSettings(), ToolRegistry())
         listing.tools(Caller())
         listing.save()
         (card,) = memory.store.cards("routine")
@@ -287,7 +281,7 @@ def test_a_card_that_other_code_made_is_made_again() -> None:
         run_sql(memory.store, f"UPDATE cards SET body = '{json.dumps(old)}'")
         for body in (old, card.body):
             assert [one.body for one in memory.store.cards("routine")] == [body]
-            listing = Listing(memory, AllowSettings(), ToolRegistry())
+            listing = ToolListing(memory, AllowSettings(), ToolRegistry())
             assert listing.tools(Caller())[-1]["description"] == "Say it."
             listing.save()
 
@@ -299,7 +293,7 @@ def test_a_routine_that_can_not_be_read_gives_way_to_the_version_before() -> Non
         draft = ArtefactDraft(kind="routine", name="echo", body=broken)
         memory.store.commit(Commit(artefacts=[draft]))
         for _ in range(2):  # with and without cards
-            listing = Listing(memory, AllowSettings(), ToolRegistry())
+            listing = ToolListing(memory, AllowSettings(), ToolRegistry())
             assert listing.routines() == {"echo": 1}
             listing.save()
 
@@ -311,7 +305,7 @@ def test_a_tool_is_missing_unless_a_server_or_a_module_has_it() -> None:
     with Memory("em.db") as memory:
 
         def about(allow: AllowSettings) -> str:
-            found: str = Listing(memory, allow, registry).tools(Caller())[-1]["description"]
+            found: str = ToolListing(memory, allow, registry).tools(Caller())[-1]["description"]
             return found
 
         assert about(AllowSettings()).endswith("tools: 'mcp__shop__find', 'unheard_of'.)")

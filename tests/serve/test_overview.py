@@ -20,7 +20,7 @@ from em.llm import ScriptedClient
 from em.log.event import EventQuery
 from em.runner.package import find_routine, routine_of
 from em.runner.trial import TrialCounts
-from em.serve.pages.groups import Group, Groups, example_of
+from em.serve.pages.groups import Groups, TraceGroup, example_of
 from em.traces.catalogue import TraceSummary
 from em.traces.trace import Mission, ToolCall, Trace
 
@@ -240,7 +240,7 @@ def test_a_group_is_told_in_words() -> None:
         "seconds": 0.0001,
         "cost_usd": 0.5,
     }
-    group = Group(Suggestion(**told))
+    group = TraceGroup(Suggestion(**told))
     assert group.title == "Cancel order, change *.py"
     assert group.saves == {"model calls": 4.0, "dollars": 0.5}
     assert group.trials is None
@@ -248,8 +248,8 @@ def test_a_group_is_told_in_words() -> None:
     row = TraceSummary(id="a", seq=1, at=datetime.now(UTC), goal="Help", input={"request": asked})
     assert example_of(row) == asked
     assert example_of(msgspec.structs.replace(row, input={"order_id": "W-1001"})) == "Help"
-    reads = Group(Suggestion(**{**told, "effects": []}))
+    reads = TraceGroup(Suggestion(**{**told, "effects": []}))
     assert reads.title == "Look up: get a, get b, get c, get d, …"
     proof = TrialCounts(right=0, handed_over=5, wrong=0, summary="right in 0 of 5")
-    never = Group(Suggestion(**told, proof=proof))
+    never = TraceGroup(Suggestion(**told, proof=proof))
     assert never.why_not == "tried on 5 of them: it would have handed over every time"

@@ -17,7 +17,7 @@ from em import Memory
 from em.runner import history
 from em.serve.auth import Caller
 from em.serve.pages import search
-from em.serve.pages.search import HitGroup, Search
+from em.serve.pages.search import HitGroup, SiteSearch
 from em.store import summaries
 
 TOKEN, ANA = "a-token-that-is-long-enough", "ana-token-0123456789abc"
@@ -34,7 +34,7 @@ def groups(
     memory: Memory, words: str, subjects: Sequence[str] | None = None
 ) -> dict[str, HitGroup]:
     about = None if subjects is None else frozenset(subjects)
-    found = Search(Asked(memory), Caller("x", about, "read"), words, 5)  # type: ignore[arg-type]
+    found = SiteSearch(Asked(memory), Caller("x", about, "read"), words, 5)  # type: ignore[arg-type]
     return {group.name: group for group in found.groups()}
 
 

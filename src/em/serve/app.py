@@ -28,7 +28,7 @@ from em.errors import EmError, StoreError
 from em.memory import Memory
 from em.serve.api import heuristics, jobs, log, routines, runs, states, traces
 from em.serve.api.shapes import errors
-from em.serve.auth import Sessions, Tokens, refuse_open_door, shared_key
+from em.serve.auth import BrowserSessions, Tokens, refuse_open_door, shared_key
 from em.serve.guard import (
     Guard,
     body_of,
@@ -68,7 +68,7 @@ def make_app(
     tokens = Tokens(settings.api) if tokens is None else tokens
     refuse_open_door(settings.api, tokens)
     key, tickets = shared_key(memory.store), memory.store.tickets
-    sessions, stopping = Sessions(tokens, tickets, key), threading.Event()
+    sessions, stopping = BrowserSessions(tokens, tickets, key), threading.Event()
     background = Background(memory)
     cors = CORSConfig(allow_origins=list(settings.api.cors_origins))
     mcp = _mcp(memory, settings, key)

@@ -208,7 +208,7 @@ def shared_key(store: Store) -> bytes:
     return bytes.fromhex(found)
 
 
-class Sessions:
+class BrowserSessions:
     """The browsers that are logged in: a random cookie each, for HOURS, in the store.
 
     The store has the hash of a cookie, and of the token it stands for. A session ends when its

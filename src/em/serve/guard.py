@@ -46,7 +46,7 @@ from em.errors import (
     WorkflowError,
 )
 from em.redaction.redactor import Redactor
-from em.serve.auth import LOGIN, PAGES, STATIC, Caller, Hosts, Sessions, Tokens, cookie_in
+from em.serve.auth import LOGIN, PAGES, STATIC, BrowserSessions, Caller, Hosts, Tokens, cookie_in
 from em.settings import ApiSettings
 from em.values.files import shown_json
 from em.values.times import new_id, now
@@ -180,7 +180,7 @@ class Guard:
         app: App,
         settings: ApiSettings,
         tokens: Tokens,
-        sessions: Sessions,
+        sessions: BrowserSessions,
         is_origin_allowed: Callable[[str], bool] = lambda _origin: False,
         redactor: Redactor | None = None,
         stopping: threading.Event | None = None,

@@ -140,12 +140,12 @@ def listen(api: ApiSettings) -> socket.socket:
 
 
 def _log_warnings() -> None:
-    lines = Lines()
+    lines = LogLines()
     for library in ("em", "uvicorn", "mcp"):
         logging.getLogger(library).addHandler(lines)
 
 
-class Lines(logging.Handler):
+class LogLines(logging.Handler):
     """Write warnings of em, uvicorn and the MCP SDK as lines of our log."""
 
     def emit(self, record: logging.LogRecord) -> None:

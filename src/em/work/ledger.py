@@ -46,7 +46,7 @@ _FREE = "outcome IS NULL AND worker IS NULL"
 _STATES = {"queued": _FREE, "running": "outcome IS NULL AND worker IS NOT NULL", "open": _OPEN}
 
 
-class Entry(NamedTuple):
+class JobRow(NamedTuple):
     """The row of a job. deaths: how many workers died while they ran it."""
 
     id: str
@@ -63,7 +63,7 @@ class Entry(NamedTuple):
         return self.outcome or ("queued" if self.worker is None else "running")
 
 
-_COLUMNS = ", ".join(Entry._fields)
+_COLUMNS = ", ".join(JobRow._fields)
 
 
 class Wanted(NamedTuple):
@@ -73,7 +73,7 @@ class Wanted(NamedTuple):
     kind: str | None = None
     queue: str | None = None
 
-    def fits(self, entry: Entry) -> bool:
+    def fits(self, entry: JobRow) -> bool:
         """Return whether a row is one of these."""
         return (
             self.state in (None, entry.state)
@@ -294,18 +294,18 @@ class Ledger:
             (row[0] for row in self._read("SELECT id FROM jobs WHERE key = ?", (key,))), None
         )
 
-    def find(self, ids: Sequence[str]) -> dict[str, Entry]:
+    def find(self, ids: Sequence[str]) -> dict[str, JobRow]:
         """Return the rows of these jobs, by id."""
         with self.reading() as session:
-            return {row[0]: Entry(*row) for row in select(session, _COLUMNS, "jobs", "id", ids)}
+            return {row[0]: JobRow(*row) for row in select(session, _COLUMNS, "jobs", "id", ids)}
 
-    def newest(self, wanted: Wanted, size: int) -> Iterator[Entry]:
+    def newest(self, wanted: Wanted, size: int) -> Iterator[JobRow]:
         """Yield jobs, the newest first; reads `size` of them at a time."""
         last = "z"  # behind every id, which is hexadecimal
         where, params = wanted.where()
         sql = f"SELECT {_COLUMNS} FROM jobs WHERE {where} AND id < ? ORDER BY id DESC LIMIT ?"  # noqa: S608 - constants; values are bound
         while rows := self._read(sql, (*params, last, size)):
-            yield from (Entry(*row) for row in rows)
+            yield from (JobRow(*row) for row in rows)
             if len(rows) < size:
                 return
             last = rows[-1][0]

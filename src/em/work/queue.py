@@ -38,7 +38,7 @@ from em.work.job import (
     read_job,
     read_report,
 )
-from em.work.ledger import Entry, Ledger, Wanted
+from em.work.ledger import JobRow, Ledger, Wanted
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ class Options(TypedDict, total=False):
     """Items in one job, done one after the other. By default 1 run, and of other items `CHUNK`."""
 
 
-class Counts(msgspec.Struct, frozen=True, kw_only=True):
+class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of jobs: how many have ended, of how many; and the running workers."""
 
     over: int
@@ -338,7 +338,7 @@ class Queue:
 
     def _entries(
         self, wanted: Wanted, subject: str | None, ids: Sequence[str] | None, size: int
-    ) -> Iterator[Entry]:
+    ) -> Iterator[JobRow]:
         """Yield rows of the ledger, the newest first. A subject's jobs are found in the log.
 
         size: how many to read at a time.
@@ -441,12 +441,12 @@ class Queue:
             dropped += found
         return dropped
 
-    def counts(self, ids: Sequence[str]) -> Counts:
+    def counts(self, ids: Sequence[str]) -> JobCounts:
         """Count how many of these jobs have ended."""
         over = 0
         for portion in portions(ids, AT_ONCE):
             over += sum(one.state in OVER for one in self._ledger.find(portion).values())
-        return Counts(over=over, all=len(ids), workers=len(self.workers()))
+        return JobCounts(over=over, all=len(ids), workers=len(self.workers()))
 
     def reports(self, ids: Sequence[str]) -> JobReport:
         """Return the reports of these jobs as one."""
@@ -468,7 +468,7 @@ class Queue:
         """Return the workers and their machines; dead ones too, until another worker notices."""
         return {worker: place for worker, _, place in self._ledger.workers()}
 
-    def _view(self, entry: Entry) -> JobView:
+    def _view(self, entry: JobRow) -> JobView:
         problem, report, job, subject = "", None, None, None
         try:
             queued = read_job(self._memory, entry.id)

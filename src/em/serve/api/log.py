@@ -104,7 +104,7 @@ class Verified(msgspec.Struct, frozen=True):
     problems: Sequence[str]
 
 
-class Recalled(msgspec.Struct, frozen=True):
+class RecallOut(msgspec.Struct, frozen=True):
     """Passages, best first. `notes`: what was skipped, and why."""
 
     items: Sequence[Passage]
@@ -190,7 +190,7 @@ def get_recall(
         str | None,
         QueryParameter(max_length=4_096, description="A JSON object of fields that must match."),
     ] = None,
-) -> Recalled:
+) -> RecallOut:
     """Return the passages that fit a question best. A token limited to subjects gives `subject`."""
     service = service_of(request)
     service.caller(request).must_see(subject)
@@ -198,7 +198,7 @@ def get_recall(
         question, subject, k, since, until, neighbours=neighbours, role=role, speaker=speaker,
         session=session, agent=agent, run=run, metadata=_object(metadata),
     )  # fmt: skip
-    return Recalled(list(found), found.notes)
+    return RecallOut(list(found), found.notes)
 
 
 def _object(given: str | None) -> dict[str, Any]:

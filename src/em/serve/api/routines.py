@@ -31,7 +31,7 @@ from em.serve.service import AnyRequest, service_of
 from em.values.canonical import Json
 
 
-class Checks(msgspec.Struct, frozen=True):
+class RoutineChecks(msgspec.Struct, frozen=True):
     """The checks of a learnt routine, and those that were struck."""
 
     items: Sequence[Check]
@@ -81,12 +81,12 @@ def list_routines(
 
 
 @reads("/routines/{ref:str}/checks", "routines", 404)
-def list_checks(request: AnyRequest, ref: FromPath[str]) -> Checks:
+def list_checks(request: AnyRequest, ref: FromPath[str]) -> RoutineChecks:
     """List the checks of a learnt routine, `name` or `name@version`."""
     service = service_of(request)
     service.caller(request).must_see(None)
     document = document_of(texts_of(version(service.store, ref)))
-    return Checks(checks_of(document), list(document.get("struck", ())))
+    return RoutineChecks(checks_of(document), list(document.get("struck", ())))
 
 
 @acts("/routines/{ref:str}/strike", "routines", 404, 409)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mcp_types import CallToolRequestParams, CallToolResult, InputRequiredResult
 
     from em.runner.tools.grant import Grant
-    from em.serve.mcp.desk import Context, Desk
+    from em.serve.mcp.desk import Context, McpDesk
 
 ACCEPT = "accept_routine"
 _ACCEPT = """
@@ -59,7 +59,7 @@ class _NotAgreed(Exception):
 
 
 async def accept(
-    desk: "Desk", ctx: "Context", params: "CallToolRequestParams", *, can_ask: bool
+    desk: "McpDesk", ctx: "Context", params: "CallToolRequestParams", *, can_ask: bool
 ) -> "CallToolResult | InputRequiredResult":
     """Accept a routine if the person agrees. can_ask: the client can show them a form."""
     from mcp_types import (
@@ -92,7 +92,7 @@ async def accept(
     return desk.answer(_CHANGED if isinstance(done, _Shown) else done)
 
 
-def _accepted(desk: "Desk", asked: Accept, agreed: str) -> "Json | _Shown":
+def _accepted(desk: "McpDesk", asked: Accept, agreed: str) -> "Json | _Shown":
     """Accept what the person agreed to. If it has changed since, return the new form instead."""
     found: list[_Shown] = []
 
@@ -112,7 +112,7 @@ def _accepted(desk: "Desk", asked: Accept, agreed: str) -> "Json | _Shown":
     return {"accepted": True, "routine": done.routine}
 
 
-def _shown(desk: "Desk", files: Mapping[str, str]) -> _Shown:
+def _shown(desk: "McpDesk", files: Mapping[str, str]) -> _Shown:
     from em.runner.package import ROUTINE, parse_yaml, trials_of
     from em.runner.tools import one_line
     from em.runner.tools.grant import grant_for

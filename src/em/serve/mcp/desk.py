@@ -16,7 +16,7 @@ from em.runner.agent_reply import bounded
 from em.runner.tools import ToolRegistry
 from em.serve.auth import Caller
 from em.serve.guard import CALLER, GRACE, SHORTER, body_of, log_line, status_of
-from em.serve.mcp.listing import Listing
+from em.serve.mcp.listing import ToolListing
 from em.settings import Settings
 from em.store import redactor_of
 from em.values.canonical import Json
@@ -30,7 +30,7 @@ A = TypeVar("A", bound=msgspec.Struct)
 Context = ServerRequestContext[Any, Any]
 
 
-class Desk:
+class McpDesk:
     """What tools share.
 
     tools: what routines may call besides the tools that they declare. local: the caller over
@@ -47,13 +47,13 @@ class Desk:
         *,
         tools: ToolRegistry | None = None,
         local: Caller | None = None,
-        listing: Listing | None = None,
+        listing: ToolListing | None = None,
     ) -> None:
         self.memory = memory
         self.store = memory.store
         self.tools = ToolRegistry() if tools is None else tools
         self._redactor = redactor_of(settings)
-        self.listing = listing or Listing(memory, settings.allow, self.tools, settings.mcp)
+        self.listing = listing or ToolListing(memory, settings.allow, self.tools, settings.mcp)
         self._local = local
         self._limits = settings.api
 

@@ -25,7 +25,7 @@ import msgspec
 from em.errors import EmError, UsageError
 from em.runner.tools import ToolRegistry
 from em.serve.auth import Caller
-from em.serve.mcp.listing import Listing
+from em.serve.mcp.listing import ToolListing
 from em.settings import Settings
 from em.values.canonical import Json
 
@@ -60,7 +60,7 @@ def serve_stdio(
         signal.signal(number, exit_at_once)
     registry = ToolRegistry() if tools is None else tools
     is_local = caller.subjects is None and caller.access == "write"
-    listing = Listing(
+    listing = ToolListing(
         memory,
         settings.allow,
         registry,
@@ -68,13 +68,13 @@ def serve_stdio(
         is_local=is_local,
         beside_hooks=beside_hooks,
     )
-    wire = Wire()
+    wire = StdioWire()
     handshake = Handshake(wire, listing, caller)
     if handshake.run(_load):
-        from em.serve.mcp.desk import Desk
+        from em.serve.mcp.desk import McpDesk
         from em.serve.mcp.server import serve_rest
 
-        desk = Desk(memory, settings, tools=registry, local=caller, listing=listing)
+        desk = McpDesk(memory, settings, tools=registry, local=caller, listing=listing)
         serve_rest(desk, Rest(wire, handshake))
     # The client waits for us: neither the SDK, if it is still being imported, nor Python's end.
     memory.close()
@@ -101,7 +101,7 @@ def _exit_now(code: int) -> NoReturn:
     os._exit(code)
 
 
-class Wire:
+class StdioWire:
     """The lines of the protocol.
 
     It takes the descriptors 0 and 1 for itself: tools, and programs that they start, read nothing
@@ -148,7 +148,7 @@ class Wire:
             rest = rest[os.write(self._out, rest) :]
 
 
-class _Message(msgspec.Struct, frozen=True):
+class _McpMessage(msgspec.Struct, frozen=True):
     """A request or a notification."""
 
     jsonrpc: Literal["2.0"]
@@ -175,7 +175,7 @@ class Handshake:
     rest: the message that could not be answered here.
     """
 
-    def __init__(self, wire: Wire, listing: Listing, caller: Caller) -> None:
+    def __init__(self, wire: StdioWire, listing: ToolListing, caller: Caller) -> None:
         self._wire = wire
         self._listing = listing
         self._caller = caller
@@ -211,7 +211,7 @@ class Handshake:
     def _answer(self, line: bytes) -> bool:
         """Answer a message. Return False if that is the SDK's, for example to refuse it."""
         try:
-            message = msgspec.json.decode(line, type=_Message)
+            message = msgspec.json.decode(line, type=_McpMessage)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return False
         if message.method == "notifications/initialized" and message.id is msgspec.UNSET:
@@ -232,7 +232,7 @@ class Handshake:
             self.answered.append(message.id)
         return True
 
-    def _result(self, message: _Message) -> Json | None:
+    def _result(self, message: _McpMessage) -> Json | None:
         """Return the result of a request, or None."""
         if message.method == "initialize" and not self.answered:
             with suppress(msgspec.ValidationError):
@@ -264,7 +264,7 @@ class Rest(io.TextIOBase):
     It first reads again what was answered already, and its answers to that are dropped.
     """
 
-    def __init__(self, wire: Wire, handshake: Handshake) -> None:
+    def __init__(self, wire: StdioWire, handshake: Handshake) -> None:
         self._wire = wire
         self._lines = [*handshake.said, *([handshake.rest] if handshake.rest else [])]
         self._lines.reverse()

@@ -86,7 +86,7 @@ _PREPARE = """
 """
 
 
-class Listing:
+class ToolListing:
     """The lists of one memory.
 
     tools: what routines may call besides the tools that they declare. is_local: the person of this

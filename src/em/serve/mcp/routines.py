@@ -28,7 +28,7 @@ from em.runner.run import REQUEST, Asks, PendingPrompt, RunResult, plain
 from em.runner.tools import one_line, tool_name, tool_names
 from em.serve.auth import Caller
 from em.serve.mcp import tools as own_tools
-from em.serve.mcp.desk import Context, Desk
+from em.serve.mcp.desk import Context, McpDesk
 from em.serve.mcp.listing import OWN_NAMES, PREPARE, RESUME, RUN_ROUTINE
 from em.store.protocol import Artefact
 from em.values.canonical import Json
@@ -142,7 +142,7 @@ def subject_in(params: CallToolRequestParams) -> str | None:
 class Routines:
     """The routines of a memory, as tools that can be called."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: McpDesk) -> None:
         self._desk = desk
         self._known: dict[str, KeptRoutine | None] = {}
 
@@ -206,7 +206,7 @@ class Routines:
         # Where no person is shown a form the agent completes the inputs, and no run waits.
         asks: Asks = True if can_ask(ctx) else "steps"
         go = partial(memory.run, routine, given, tools, subject=subject, asks=asks)
-        return await self._converse(ctx, go, Called(routine, given))
+        return await self._converse(ctx, go, CalledRoutine(routine, given))
 
     def _prepared(self, routine: KeptRoutine, given: Json, subject: str | None) -> CallToolResult:
         """Run a routine up to its first write; return what it would write, and the plan's token.
@@ -236,7 +236,9 @@ class Routines:
             answers=asked.answers or None,
         )
 
-    async def _converse(self, ctx: Context, go: Go, called: "Called | None" = None) -> Answer:
+    async def _converse(
+        self, ctx: Context, go: Go, called: "CalledRoutine | None" = None
+    ) -> Answer:
         """Run, and resume with the person's answers while the client can ask for them."""
         result = await self._desk.in_thread(go, is_run=True)
         for _ in range(MOST_QUESTIONS):
@@ -287,7 +289,7 @@ class Routines:
         return msgspec.convert(past.prompt, PendingPrompt)
 
     def _result(
-        self, result: RunResult, note: str = "", called: "Called | None" = None
+        self, result: RunResult, note: str = "", called: "CalledRoutine | None" = None
     ) -> CallToolResult:
         shown = reply(result) if called is None else reply(result, called.routine, called.given)
         words = ""
@@ -303,7 +305,7 @@ class Routines:
         return self._desk.answer(shown, words=words, is_error=is_error, most=LARGEST)
 
 
-class Called(NamedTuple):
+class CalledRoutine(NamedTuple):
     """A routine, and what it was called with."""
 
     routine: KeptRoutine

@@ -40,7 +40,7 @@ from em.memory import Memory
 from em.serve.auth import Caller
 from em.serve.guard import CALLER, Receive, Scope, Send, log_line
 from em.serve.mcp import consent
-from em.serve.mcp.desk import Context, Desk
+from em.serve.mcp.desk import Context, McpDesk
 from em.serve.mcp.handshake import Rest, exit_at_once
 from em.serve.mcp.listing import TITLE
 from em.serve.mcp.routines import Answer, Routines, can_ask
@@ -78,13 +78,13 @@ class _Changes(InMemorySubscriptionBus):
         return leave
 
 
-class McpServer:
+class MemoryServer:
     """A memory as an MCP server, for any transport.
 
     key: signs what a client sends back with its answers; all processes of a service must have it.
     """
 
-    def __init__(self, desk: Desk, key: bytes | None = None) -> None:
+    def __init__(self, desk: McpDesk, key: bytes | None = None) -> None:
         self._desk = desk
         self._routines = Routines(desk)
         self._changes = _Changes()
@@ -210,7 +210,7 @@ class Mounted:
     """
 
     def __init__(self, memory: Memory, settings: Settings, key: bytes) -> None:
-        self._mcp = McpServer(Desk(memory, settings), sha256(b"mcp" + key).digest())
+        self._mcp = MemoryServer(McpDesk(memory, settings), sha256(b"mcp" + key).digest())
         wanted, workers = settings.api.mcp_sessions, settings.api.workers
         self._manager = StreamableHTTPSessionManager(
             self._mcp.server,
@@ -236,12 +236,12 @@ class Mounted:
         await self._manager.handle_request({**scope, "user": AuthenticatedUser(who)}, receive, send)
 
 
-def serve_rest(desk: Desk, rest: Rest) -> None:
+def serve_rest(desk: McpDesk, rest: Rest) -> None:
     """Serve the rest of a session that began over standard input and output."""
-    anyio.run(_serve, McpServer(desk), rest)
+    anyio.run(_serve, MemoryServer(desk), rest)
 
 
-async def _serve(mcp: McpServer, rest: Rest) -> None:
+async def _serve(mcp: MemoryServer, rest: Rest) -> None:
     asyncio.get_running_loop().set_default_executor(Threads())
     file = anyio.wrap_file(cast("TextIO", rest))  # only its lines are read and written
     async with anyio.create_task_group() as tasks:

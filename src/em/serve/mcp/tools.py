@@ -17,7 +17,7 @@ from em.values.canonical import Json
 from em.values.mismatch import closest, mismatch
 
 if TYPE_CHECKING:
-    from em.serve.mcp.desk import Desk
+    from em.serve.mcp.desk import McpDesk
     from em.state.state import State
 
 
@@ -54,7 +54,7 @@ class Remember(Arguments, frozen=True):
     context: Annotated[Json, _about("speaker, role, addressee, session, metadata.")] = {}
 
 
-class Said(Arguments, frozen=True):
+class SaidArguments(Arguments, frozen=True):
     """Who said something, to whom and where."""
 
     speaker: str | None = None
@@ -117,7 +117,7 @@ class Brief(Arguments, frozen=True):
     tokens: Annotated[int, _about("Most, for the lessons.", ge=0, le=1_000_000)] | None = None
 
 
-class Lesson(Arguments, frozen=True):
+class LessonArguments(Arguments, frozen=True):
     """A lesson, or what happened."""
 
     when: str | None = None
@@ -135,7 +135,7 @@ class Lesson(Arguments, frozen=True):
     subject: Subject | None = None
 
 
-class Step(Arguments, frozen=True):
+class StepArguments(Arguments, frozen=True):
     """A step of what happened."""
 
     thought: str | None = None
@@ -264,7 +264,7 @@ def _rules(schema: Json) -> Json:
     return found
 
 
-Work = Callable[["Desk", Caller, Any], Json]
+Work = Callable[["McpDesk", Caller, Any], Json]
 
 
 class BuiltIn(NamedTuple):
@@ -285,7 +285,7 @@ class BuiltIn(NamedTuple):
         is_read = self.access == "read"
         return listed(self.name, self.title, about, self.arguments, self.output, is_read)
 
-    def carry_out(self, desk: "Desk", caller: Caller, given: Json) -> Json:
+    def carry_out(self, desk: "McpDesk", caller: Caller, given: Json) -> Json:
         """Call the tool, if the caller has the access that it needs."""
         caller.must(self.access)
         asked = desk.without_secrets(read(self.arguments, given))
@@ -320,12 +320,12 @@ def hints(*, is_read: bool, is_destructive: bool = False, is_open: bool = False)
     }
 
 
-def _remember(desk: "Desk", caller: Caller, given: Remember) -> Json:
+def _remember(desk: "McpDesk", caller: Caller, given: Remember) -> Json:
     """Remember a text about a subject, or a stored `event`, with the facts that it states or ends;
     or facts alone. With neither: the schema.
     """
     caller.must_see(given.subject)
-    about = {**msgspec.structs.asdict(read(Said, given.context)), "at": given.at}
+    about = {**msgspec.structs.asdict(read(SaidArguments, given.context)), "at": given.at}
     if given.event is None:
         about["origin"] = least_trusted(["agent", about["origin"] or "own"])
     has_text = given.text is not None or given.event is not None
@@ -350,7 +350,7 @@ def _remember(desk: "Desk", caller: Caller, given: Remember) -> Json:
     return {"ids": ids, "left_out": left_out}
 
 
-def _forms(desk: "Desk", caller: Caller, subject: str) -> Json:
+def _forms(desk: "McpDesk", caller: Caller, subject: str) -> Json:
     """Return the schemas of facts, made from the types that the subject has, and of rules."""
     from em.state.rules import rule_schema
     from em.state.statement import statement_schema
@@ -378,7 +378,7 @@ def _as_record(fact: Json) -> Json:
     )
 
 
-def _ask(desk: "Desk", caller: Caller, given: Ask) -> Json:
+def _ask(desk: "McpDesk", caller: Caller, given: Ask) -> Json:
     """Look up what is known: for a question, passages and the subject's classes; then `code` over
     these computes the answer.
     """
@@ -409,7 +409,9 @@ def _answered(state: "State", given: Ask) -> Json:
     return {"alerts": [msgspec.structs.asdict(alert) for alert in alerts]}
 
 
-def _state(desk: "Desk", caller: Caller, subject: str, as_of: str | None) -> "tuple[State, Json]":
+def _state(
+    desk: "McpDesk", caller: Caller, subject: str, as_of: str | None
+) -> "tuple[State, Json]":
     """Return a subject's state, compiled with what is new if the caller may write.
 
     If the new one is refused, it is the one before, and a note says so.
@@ -423,7 +425,7 @@ def _state(desk: "Desk", caller: Caller, subject: str, as_of: str | None) -> "tu
     return desk.memory.state(subject, as_of), note
 
 
-def _passages(desk: "Desk", given: Ask) -> Json:
+def _passages(desk: "McpDesk", given: Ask) -> Json:
     only = msgspec.structs.asdict(read(Only, given.only))
     found = desk.memory.recall(given.question or "", given.subject, given.k, **only)
     return {"passages": [_passage(one) for one in found], "notes": list(found.notes)}
@@ -451,7 +453,7 @@ def _computed(state: "State", code: str) -> Json:
     }
 
 
-def _brief(desk: "Desk", caller: Caller, given: Brief) -> Json:
+def _brief(desk: "McpDesk", caller: Caller, given: Brief) -> Json:
     """Before a task, get the lessons from earlier attempts and the routines that fit it. Afterwards
     call `lesson`.
     """
@@ -475,7 +477,7 @@ def _brief(desk: "Desk", caller: Caller, given: Brief) -> Json:
     return {"text": briefing.text, "lessons": lessons, "routines": routines}
 
 
-def _lesson(desk: "Desk", caller: Caller, given: Lesson) -> Json:
+def _lesson(desk: "McpDesk", caller: Caller, given: LessonArguments) -> Json:
     """After a task, record a lesson (when, do, because) or what happened: task, outcome, steps.
     That teaches, and ranks the lessons of `brief`.
     """
@@ -502,7 +504,7 @@ def _lesson(desk: "Desk", caller: Caller, given: Lesson) -> Json:
     return {**_learned(desk, caller, given, shown), **happened}
 
 
-def _learned(desk: "Desk", caller: Caller, given: Lesson, evidence: list[str]) -> Json:
+def _learned(desk: "McpDesk", caller: Caller, given: LessonArguments, evidence: list[str]) -> Json:
     if given.when is None or given.do is None:
         return {}
     kept = desk.memory.heuristics.lesson(
@@ -518,7 +520,7 @@ def _learned(desk: "Desk", caller: Caller, given: Lesson, evidence: list[str]) -
     return {"lesson": kept.id}
 
 
-def _happened(desk: "Desk", caller: Caller, given: Lesson) -> Json:
+def _happened(desk: "McpDesk", caller: Caller, given: LessonArguments) -> Json:
     if given.task is None or given.outcome is None:
         return {}
     mine = _own_lessons(desk, caller, given.lessons)
@@ -537,7 +539,7 @@ def _happened(desk: "Desk", caller: Caller, given: Lesson) -> Json:
     return {"trace_id": trace_id, "judged": judged}
 
 
-def _own_lessons(desk: "Desk", caller: Caller, ids: list[str]) -> list[str]:
+def _own_lessons(desk: "McpDesk", caller: Caller, ids: list[str]) -> list[str]:
     """Return the lessons whose outcome this caller may record."""
     mine = []
     for heuristic_id in dict.fromkeys(ids):
@@ -549,14 +551,14 @@ def _own_lessons(desk: "Desk", caller: Caller, ids: list[str]) -> list[str]:
 
 def _step(number: int, given: Json) -> Json:
     try:
-        fields = msgspec.structs.asdict(read(Step, given))
+        fields = msgspec.structs.asdict(read(StepArguments, given))
     except InputError as error:
         error.place = f"steps[{number}]"
         raise
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _propose(desk: "Desk", caller: Caller, given: Propose) -> Json:
+def _propose(desk: "McpDesk", caller: Caller, given: Propose) -> Json:
     """Write a routine for tasks that recur: get the groups, then a group's recordings and the
     format, then send files. What is right on all recordings, a person may accept.
     """
@@ -564,7 +566,7 @@ def _propose(desk: "Desk", caller: Caller, given: Propose) -> Json:
     return desk.memory.propose(given.group, given.files, name=given.name or "", inputs=given.inputs)
 
 
-def _find_routine(desk: "Desk", caller: Caller, given: FindRoutine) -> Json:
+def _find_routine(desk: "McpDesk", caller: Caller, given: FindRoutine) -> Json:
     """Find routines: tasks done before, which run without a model. Each has the schema of its
     inputs. Run the one that fits with `run_routine`, in place of doing its steps yourself.
     """
@@ -580,7 +582,7 @@ BUILT_IN = {
         BuiltIn("ask", "Ask", "read", Ask, _ask, {}, _REMEMBER_FIRST),
         BuiltIn("brief", "Brief", "read", Brief, _brief, {"required": ["lessons"]}),
         BuiltIn(
-            "lesson", "Record a lesson", "write", Lesson, _lesson, {},
+            "lesson", "Record a lesson", "write", LessonArguments, _lesson, {},
             "take the ids that `brief` returned",
         ),
         BuiltIn(

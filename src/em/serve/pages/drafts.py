@@ -25,7 +25,7 @@ PATIENCE = 0.2
 """Seconds that a page waits for a draft before it is shown without."""
 
 
-class Draft:
+class TraceDraft:
     """What some traces compile to: `made` or a `problem` once it is `done`."""
 
     def __init__(self) -> None:
@@ -45,10 +45,10 @@ class Drafts:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._known: dict[tuple[object, ...], Draft] = {}
+        self._known: dict[tuple[object, ...], TraceDraft] = {}
         self._free = threading.BoundedSemaphore(AT_ONCE)
 
-    def of(self, traces: Sequence[str], patience: float = PATIENCE) -> Draft:
+    def of(self, traces: Sequence[str], patience: float = PATIENCE) -> TraceDraft:
         """Return what becomes of these traces together, or that it is being made."""
         key = (*traces, *(self._store.head(trace_stream(one)) for one in traces))
         with self._lock:
@@ -62,13 +62,13 @@ class Drafts:
                         f"{WAITING} drafts are being compiled already",
                         fix="wait until one of them is shown",
                     )
-                found = self._known[key] = Draft()
+                found = self._known[key] = TraceDraft()
                 work = threading.Thread(target=self._compile, args=(traces, found), daemon=True)
                 work.start()
         found.done.wait(patience)
         return found
 
-    def _compile(self, traces: Sequence[str], draft: Draft) -> None:
+    def _compile(self, traces: Sequence[str], draft: TraceDraft) -> None:
         try:
             with self._free:
                 draft.made = compile_several(get_traces(self._store, traces))

@@ -50,7 +50,7 @@ _KINDS = {"string": "text", "integer": "integer", "number": "number", "boolean":
 _PROMPTS = {"confirm": "boolean"}
 
 
-class Field(NamedTuple):
+class FormField(NamedTuple):
     """One field to fill in."""
 
     name: str
@@ -69,7 +69,7 @@ class Field(NamedTuple):
         return PREFIX + self.name
 
 
-def input_fields(schema: Any, example: Mapping[str, Any]) -> list[Field]:
+def input_fields(schema: Any, example: Mapping[str, Any]) -> list[FormField]:
     """Return the fields of an input schema, filled in with an example."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):
@@ -83,14 +83,14 @@ def input_fields(schema: Any, example: Mapping[str, Any]) -> list[Field]:
 
 def _from_schema(
     name: str, part: Mapping[str, Any], required: bool, example: Mapping[str, Any]
-) -> Field:
+) -> FormField:
     options, kind, is_json = _kind_of(part)
     value = example.get(name, part.get("default"))
     if kind == "text" and not isinstance(value, str | None):
         kind = "json"
     shown = _json(value) if is_json and value is not None else _shown(value)
     help_ = str(part.get("description", ""))
-    return Field(name, name, kind, required, shown, options, help_, is_json)
+    return FormField(name, name, kind, required, shown, options, help_, is_json)
 
 
 def _kind_of(part: Mapping[str, Any]) -> tuple[Sequence[str], str, bool]:
@@ -106,10 +106,10 @@ def _kind_of(part: Mapping[str, Any]) -> tuple[Sequence[str], str, bool]:
     return (), _KINDS.get(str(known[0]), "json") if len(known) == 1 else "json", False
 
 
-def prompt_fields(fields: Sequence[Json]) -> list[Field]:
+def prompt_fields(fields: Sequence[Json]) -> list[FormField]:
     """Return the fields of a prompt."""
     return [
-        Field(
+        FormField(
             field.name,
             field.label,
             _PROMPTS.get(field.type, field.type),
@@ -121,7 +121,7 @@ def prompt_fields(fields: Sequence[Json]) -> list[Field]:
     ]
 
 
-def read_fields(fields: Sequence[Field], form: Mapping[str, Any]) -> Json:
+def read_fields(fields: Sequence[FormField], form: Mapping[str, Any]) -> Json:
     """Convert the submitted text to values. Empty fields are omitted."""
     found: Json = {}
     for field in fields:
@@ -136,7 +136,7 @@ def read_fields(fields: Sequence[Field], form: Mapping[str, Any]) -> Json:
     return found
 
 
-def _value(field: Field, text: str) -> Any:
+def _value(field: FormField, text: str) -> Any:
     if field.kind in ("text", "select", "secret") and not field.is_json:
         return text.replace("\r\n", "\n")
     if field.kind == "boolean":

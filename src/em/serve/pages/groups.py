@@ -43,7 +43,7 @@ SHORTEST = 0.1
 """The fewest seconds of a saving that are shown."""
 
 
-class Group(msgspec.Struct, frozen=True):
+class TraceGroup(msgspec.Struct, frozen=True):
     """Traces that belong together, as a page shows them.
 
     kept_as: the routine in use that was made of some of them. example: what was asked for once.
@@ -112,12 +112,12 @@ def example_of(trace: TraceSummary) -> str:
 class Recurring(msgspec.Struct, frozen=True):
     """What recurs. is_looking: it is being found now, and the groups are those of before."""
 
-    groups: Sequence[Group] = ()
+    groups: Sequence[TraceGroup] = ()
     is_looking: bool = False
     problem: str = ""
 
     @property
-    def ready(self) -> list[Group]:
+    def ready(self) -> list[TraceGroup]:
         """The groups that are worth compiling."""
         return [one for one in self.groups if not one.kept_as and not one.why_not]
 
@@ -131,12 +131,12 @@ class Recurring(msgspec.Struct, frozen=True):
         return counts
 
     @property
-    def not_yet(self) -> list[Group]:
+    def not_yet(self) -> list[TraceGroup]:
         """The groups whose routine would only ask or hand over yet."""
         return [one for one in self.groups if not one.kept_as and one.why_not]
 
 
-class _Answer(msgspec.Struct):
+class _Suggested(msgspec.Struct):
     suggestions: list[Suggestion]
 
 
@@ -150,7 +150,7 @@ class Groups:
         self._memory, self._store = memory, memory.store
         self._stopping = stopping
         self._lock = threading.Lock()
-        self._groups: Sequence[Group] = ()
+        self._groups: Sequence[TraceGroup] = ()
         self._seq = 0
         """The newest event when the last search began; 0 if its groups must not be shown."""
         self._problem = ""
@@ -197,9 +197,9 @@ class Groups:
             self._problem, self._is_looking = problem, False
             self._not_before = ended + max(LEAST_REST, REST * (ended - began))
 
-    def _group(self, one: Suggestion) -> Group:
+    def _group(self, one: Suggestion) -> TraceGroup:
         asked = [example_of(trace) for trace in summaries_of(self._store, one.sample[-1:])]
-        return Group(one, example="".join(asked))
+        return TraceGroup(one, example="".join(asked))
 
     def _suggest(self) -> list[Suggestion]:
         """Run `em routine suggest` and return what it prints: it takes long and much of a core."""
@@ -219,7 +219,7 @@ class Groups:
         if child.returncode:
             told = complaint[-500:].decode()
             raise EmError(f"em routine suggest ended with {child.returncode}: {told}")
-        return msgspec.json.decode(printed, type=_Answer).suggestions
+        return msgspec.json.decode(printed, type=_Suggested).suggestions
 
     def _wait(self, child: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
         """Wait for a process; end it if the service stops."""

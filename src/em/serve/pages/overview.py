@@ -37,7 +37,7 @@ OUTCOMES = ("ok", "handed over", "asked", "failed")
 WIDTH, HEIGHT, GAP = 600.0, 120.0, 2.0
 
 
-class Bar(NamedTuple):
+class BarBox(NamedTuple):
     """One part of a stacked bar; `series` counts from the bottom."""
 
     x: float
@@ -52,7 +52,7 @@ class Chart(NamedTuple):
 
     title: str
     names: Sequence[str]
-    columns: Sequence[tuple[str, str, Sequence[Bar]]]
+    columns: Sequence[tuple[str, str, Sequence[BarBox]]]
     summary: str
 
 
@@ -68,14 +68,16 @@ def chart(title: str, names: Sequence[str], rows: Sequence[tuple[str, Sequence[i
     return Chart(title, names, columns, f"{title}: {_words(names, totals)} in total")
 
 
-def _bars(counts: Sequence[int], x: float, step: float, top: int) -> list[Bar]:
-    bars: list[Bar] = []
+def _bars(counts: Sequence[int], x: float, step: float, top: int) -> list[BarBox]:
+    bars: list[BarBox] = []
     base, width = HEIGHT, max(0.5, step - GAP)
     for series, count in enumerate(counts):
         if count > 0:
             height = max(1.0, HEIGHT * count / top)
             base -= height
-            bars.append(Bar(round(x, 2), round(base, 2), round(width, 2), round(height, 2), series))
+            bars.append(
+                BarBox(round(x, 2), round(base, 2), round(width, 2), round(height, 2), series)
+            )
     return bars
 
 

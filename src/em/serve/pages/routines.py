@@ -33,7 +33,7 @@ from em.runner.tools.coding import is_coding_tool
 from em.runner.trial import Trial, Verdict
 from em.serve.auth import PAGES, Caller
 from em.serve.pages.drafts import review_of_kept
-from em.serve.pages.forms import PREFIX, Field, acted, input_fields, read_fields
+from em.serve.pages.forms import PREFIX, FormField, acted, input_fields, read_fields
 from em.serve.pages.overview import count_runs, outcome
 from em.serve.pages.runs import background_of
 from em.serve.pages.table import SINCE, UNTIL, Column, Filter, ListShape, ListView
@@ -223,7 +223,7 @@ def _history(store: Store, name: str) -> list[tuple[datetime, str, str]]:
 # --- the form -------------------------------------------------------------------------------------
 
 
-def _fields(routine: Routine, texts: dict[str, str]) -> list[Field]:
+def _fields(routine: Routine, texts: dict[str, str]) -> list[FormField]:
     """Return the fields of the input, filled in with the recorded example."""
     try:
         example = msgspec.json.decode(texts.get("input.json", "{}"), type=dict[str, Any])

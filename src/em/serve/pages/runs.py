@@ -233,14 +233,14 @@ def _of_routine(store: Store, past: PastRun) -> Json:
     }
 
 
-class Span(NamedTuple):
+class StepSpan(NamedTuple):
     """The position of a step in a run, in thousandths of the run's duration."""
 
     x: float
     width: float
 
 
-def spans(starts_and_seconds: Sequence[tuple[float, float]]) -> list[Span]:
+def spans(starts_and_seconds: Sequence[tuple[float, float]]) -> list[StepSpan]:
     """Lay out steps as a waterfall, from their starts and durations in seconds."""
     first = min((start for start, _ in starts_and_seconds), default=0.0)
     last = max((start + took for start, took in starts_and_seconds), default=0.0)
@@ -249,7 +249,7 @@ def spans(starts_and_seconds: Sequence[tuple[float, float]]) -> list[Span]:
     for start, took in starts_and_seconds:
         width = max(4.0, 1_000 * took / whole)
         found.append(
-            Span(round(min(1_000 * (start - first) / whole, 1_000 - width), 1), round(width, 1))
+            StepSpan(round(min(1_000 * (start - first) / whole, 1_000 - width), 1), round(width, 1))
         )
     return found
 

@@ -49,7 +49,7 @@ class HitGroup(NamedTuple):
     more: str = ""
 
 
-class Search:
+class SiteSearch:
     """A search by one caller, who gets what the lists show them. most: results of a group."""
 
     def __init__(self, service: Service, caller: Caller, words: str, most: int) -> None:
@@ -163,7 +163,7 @@ def _groups(request: AnyRequest, most: int) -> tuple[str, list[HitGroup]]:
     service = service_of(request)
     caller = service.caller(request)
     words = parameter(request, "q")
-    return words, Search(service, caller, words, most).groups() if words else []
+    return words, SiteSearch(service, caller, words, most).groups() if words else []
 
 
 @get(f"{PAGES}/search", include_in_schema=False, sync_to_thread=True)

@@ -135,7 +135,7 @@ def get_state(request: AnyRequest) -> Response[str]:
     )
 
 
-class Past(NamedTuple):
+class PastValue(NamedTuple):
     """A value that a field has or had: since when, who said so, and the event."""
 
     text: str
@@ -146,7 +146,7 @@ class Past(NamedTuple):
     is_gone: bool
 
 
-class Fact(msgspec.Struct, kw_only=True):
+class ShownFact(msgspec.Struct, kw_only=True):
     """A field with its value, who said it, and the values before it.
 
     field: its name for a form. is_text: the value is a text, whatever a person writes.
@@ -159,7 +159,7 @@ class Fact(msgspec.Struct, kw_only=True):
     why: Origin | None
     who: str
     run: str
-    past: Sequence[Past]
+    past: Sequence[PastValue]
     earlier: int
 
     @property
@@ -197,11 +197,11 @@ class Sources:
         run = str(self._bodies.get(event, {}).get("run") or "")
         return run if run and self._store.head(f"{RUN_PREFIX}{run}")[0] else ""
 
-    def past(self, entry: Any) -> Past:
+    def past(self, entry: Any) -> PastValue:
         """Return an entry of a history as the page shows it."""
         is_gone = entry.value is None
         text, event = words(entry.value), entry.event_ids[0]
-        return Past(text, entry.at, self.who(entry), entry.words, event, is_gone)
+        return PastValue(text, entry.at, self.who(entry), entry.words, event, is_gone)
 
 
 def _facts(state: State, sources: Sources, sought: str) -> Json | None:
@@ -220,7 +220,7 @@ def _facts(state: State, sources: Sources, sought: str) -> Json | None:
         why, some = origins.get(field.name), entries[field.name]
         annotation = resolve(field).annotation
         shown.append(
-            Fact(
+            ShownFact(
                 name=field.given,
                 text=words(plain.get(field.given)),
                 is_text=annotation == "str" or annotation.startswith("Literal["),

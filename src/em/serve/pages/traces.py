@@ -13,7 +13,7 @@ from em.log.summary import Cursor
 from em.runner.package import kept_routines
 from em.runner.routine import Routine, ToolStep, UdfStep
 from em.serve.auth import PAGES, Caller
-from em.serve.pages.drafts import Draft, Drafts, review_of
+from em.serve.pages.drafts import Drafts, TraceDraft, review_of
 from em.serve.pages.forms import acted
 from em.serve.pages.table import ROWS, SINCE, SUBJECT, UNTIL, Column, Filter, ListShape, ListView
 from em.serve.pages.view import (
@@ -187,7 +187,7 @@ class Opened(NamedTuple):
 
     service: Service
     stored: KeptTrace
-    draft: Draft | None
+    draft: TraceDraft | None
 
     @property
     def made(self) -> Compiled | None:
@@ -232,7 +232,7 @@ UNUSED = "not used"
 """What a row says of a call that the routine does not make."""
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True):
+class Line(msgspec.Struct, frozen=True, array_like=True):
     """An event in one line. `depth` is 1 for what was done after a message.
 
     became: the step of the routine that makes the call, or UNUSED.
@@ -248,27 +248,27 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     became: str
 
 
-def rows_of(trace: Trace, routine: Routine | None) -> list[Row]:
+def rows_of(trace: Trace, routine: Routine | None) -> list[Line]:
     """Return a row for each event of a trace, in their order."""
-    rows: list[Row] = []
+    rows: list[Line] = []
     depth = 0
     for number, event in enumerate(trace.events):
         if isinstance(event, Message):
             depth = 1
-            rows.append(Row(number, "message", event.role, _line(event.text), None, False, 0, ""))
+            rows.append(Line(number, "message", event.role, _line(event.text), None, False, 0, ""))
         elif isinstance(event, Approval):
             text = _line(event.prompt)
-            rows.append(Row(number, "approval", "asked", text, None, False, depth, ""))
+            rows.append(Line(number, "approval", "asked", text, None, False, depth, ""))
         else:
             rows.append(_call_row(number, event, depth, _became(event, routine)))
     return rows
 
 
-def _call_row(number: int, event: ToolCall | UdfCall, depth: int, became: str) -> Row:
+def _call_row(number: int, event: ToolCall | UdfCall, depth: int, became: str) -> Line:
     took = None if event.duration_ms is None else event.duration_ms / 1e3
     text = _line(event.args) if event.error is None else _line(event.error)
     kind, name = _called(event)
-    return Row(number, kind, name, text, took, event.error is not None, depth, became)
+    return Line(number, kind, name, text, took, event.error is not None, depth, became)
 
 
 def _called(event: ToolCall | UdfCall) -> tuple[str, str]:
@@ -377,7 +377,7 @@ def _both(edit: Mapping[str, Any]) -> tuple[str | None, str | None]:
     return None, None
 
 
-def tools_in(rows: Sequence[Row]) -> list[tuple[str, int]]:
+def tools_in(rows: Sequence[Line]) -> list[tuple[str, int]]:
     """Return the names of what was called, the most frequent first, with how often."""
     counts: dict[str, int] = {}
     for row in rows:

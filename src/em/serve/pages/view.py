@@ -15,7 +15,7 @@ from litestar import Response
 
 import em
 from em.errors import InputError
-from em.serve.auth import PAGES, Caller, Sessions, cookie_in
+from em.serve.auth import PAGES, BrowserSessions, Caller, cookie_in
 from em.serve.guard import CALLER, ErrorBody
 from em.serve.service import AnyRequest
 
@@ -46,9 +46,9 @@ NAVIGATION = [
 """Path, name, and whether the page requires a token that is not limited to subjects."""
 
 
-def sessions_of(request: AnyRequest) -> Sessions:
+def sessions_of(request: AnyRequest) -> BrowserSessions:
     """Return the sessions of the service that a request came to."""
-    found: Sessions = request.app.state.sessions
+    found: BrowserSessions = request.app.state.sessions
     return found
 
 
