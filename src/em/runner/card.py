@@ -11,25 +11,29 @@ from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from em.errors import EmError
 from em.log.event import EventQuery
-from em.runner.routine import Routine
 from em.settings import McpServer
 from em.store.protocol import Artefact, Card, Commit, Store
 from em.values.canonical import Json
 from em.values.json_schema import examples_of, properties_of
 from em.values.leaves import shapes, without_personal_data
 
+if TYPE_CHECKING:
+    from em.runner.routine import Routine
 
-def public_form(routine: Routine, *, is_shared: bool = False) -> Routine:
+
+def public_form(routine: "Routine", *, is_shared: bool = False) -> "Routine":
     """Return a routine that can be given to others, and runs.
 
     is_shared: its words are those of several traces, not of one person.
     """
+    from em.runner.routine import Routine  # here: lists of tools are made without it
+
     return Routine(
         name=routine.name,
         description=description_of(routine),
@@ -44,7 +48,7 @@ def public_form(routine: Routine, *, is_shared: bool = False) -> Routine:
     )
 
 
-def described_input(routine: Routine) -> Json:
+def described_input(routine: "Routine") -> Json:
     """Return the schema of the input for whoever fills it in.
 
     It shows what recorded values look like and not the values, since they may be personal data.
@@ -65,7 +69,7 @@ def _described(one: Any) -> Any:
     return {**rest, "examples": examples} if examples else rest
 
 
-def description_of(routine: Routine) -> str:
+def description_of(routine: "Routine") -> str:
     """Return what a routine is for, with recorded values as `{name}`: they may be personal."""
     properties = properties_of(routine.input_schema)
     known = {name: one.get("examples") for name, one in properties.items()}
