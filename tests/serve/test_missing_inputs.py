@@ -1,6 +1,5 @@
 """A run without a required input asks for it, over HTTP, on its page and over MCP."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,6 @@ from test_pages import token_in, until
 
 from em import Memory
 from em.runner.package import find_routine, keep_routine
-from em.runner.run import PendingPrompt
-from em.serve.mcp.routines import form_of
 from mcp import Client
 
 REFUND = """\
@@ -94,34 +91,6 @@ def test_missing_inputs_are_answered_on_the_page(service: Served) -> None:
     assert 'name="field.note"' in until(service, page, "Waiting for an answer")
     service.http.post("/ui/run/answer", data={**answer, "field.note": "sorry"})
     assert DONE in until(service, page, "Result")
-
-
-WORDS = {"request": "Could you pay it back? 80 is fine, or less."}
-
-
-def test_what_a_request_says_for_an_input_is_filled_in(service: Served) -> None:
-    run = service.post("/runs", {"routine": "refund", "input": WORDS}).json()
-    fields = {one["name"]: one.get("suggested") for one in run["pending_prompt"]["fields"]}
-    assert fields == {"order_id": None, "note": None, "limit": 80}
-    page = service.http.get(f"/ui/run?id={run['run_id']}").text
-    assert re.search(r"<option[^>]*selected[^>]*>\s*80|<option selected[^>]*value=.80", page)
-    answers = {"inputs": {"order_id": "W-2002", "note": "sorry"}}
-    asked = service.post(f"/runs/{run['run_id']}/answers", {"answers": answers}).json()
-    assert asked["status"] == "needs_input", "nobody agreed to what is suggested"
-
-
-def test_a_form_of_an_agent_is_filled_with_what_a_request_says() -> None:
-    prompt = PendingPrompt(
-        step_id="inputs",
-        message="",
-        fields=[
-            {"name": "limit", "type": "select", "options": [80, 500], "suggested": 80},
-            {"name": "note", "type": "text", "suggested": "sorry"},
-        ],
-    )
-    form = form_of(prompt)
-    assert [one.get("default") for one in form["properties"].values()] == ["80", "sorry"]
-    assert form["required"] == ["limit", "note"]
 
 
 def test_missing_inputs_are_answered_over_mcp() -> None:
