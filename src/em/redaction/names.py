@@ -22,7 +22,8 @@ _SHORT_BENT = "senha clave mdp şifre heslo geslo zaporka".split()
 """Words that end other words too: a sign stands before them, or they begin with a capital."""
 _KEY_OF = (
     "api auth private access encryption account subscription signing master shared service secret "
-    "admin deploy ssh jwt hmac webhook decryption unseal recovery validation"
+    "admin deploy ssh jwt hmac webhook decryption unseal recovery validation "
+    "authentication"
 ).split()
 _LOGINS = (
     "login logon log·in logging·in bind sign·in signin auth authenticate creds connect create_user "

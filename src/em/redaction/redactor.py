@@ -63,13 +63,17 @@ def _any_anchor() -> Pattern:
 
 
 def _anchors() -> Any:
-    """Return the set of the anchors of each signature, and at its end of what stands in names."""
+    """Return the set of what the anchors of each signature begin with."""
     anchors = re2.Set.SearchSet(_of_anchors())
     for signature in signatures():
-        anchors.Add(signature.anchors.replace(" ", "|"))
-    anchors.Add(ANCHORS)
+        # A pattern that matches nothing keeps the numbers of the others.
+        anchors.Add(signature.begins.replace(" ", "|") or r"[^\x00-\x{10FFFF}]")
     anchors.Compile()
     return anchors
+
+
+def _names() -> Pattern:
+    return re2.compile(ANCHORS, _of_anchors(never_capture=True))
 
 
 def has_anchor(text: bytes) -> bool:
@@ -263,11 +267,12 @@ def _replaced(text: str, secrets: Sequence[Found]) -> str:
 def _secrets_in(text: str) -> Iterator[Found]:
     """Yield the secrets of a text: by their form first, then by the names before them."""
     view = View(text)
-    there = set(made_once("anchors", _anchors).Match(text.encode("utf-8", "replace")) or ())
+    data = text.encode("utf-8", "replace")
+    there = set(made_once("anchors", _anchors).Match(data) or ())
     for number, signature in enumerate(signatures()):
-        if number in there:
+        if number in there or not signature.begins:
             yield from (_placed(view, found) for found in _signed(view, signature))
-    if len(signatures()) in there:
+    if made_once("names", _names).search(data) is not None:
         yield from (_placed(view, found) for found in named_secrets(view))
 
 
@@ -357,7 +362,7 @@ _HARMLESS_KEYS: tuple[str, ...] = tuple(
     for end in ("key", "_key")
 )
 _MEMBER = rf":[ \t]*[{QUOTES}]?([^\s{QUOTES},{{}}|>]{{6,}})"
-_LAST_LINE = r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+_LAST_LINE = r"-----END [A-Za-z0-9 ]{0,60}-----"
 _BODY = rf"(?:[A-Za-z0-9+/=\s:,.\\()\[\]>|;{QUOTES}]|-[^-])*"
 
 

@@ -1,5 +1,6 @@
 """Secrets that are known by their form, or by what stands around them: rows of `signatures.tsv`."""
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -15,10 +16,13 @@ class Signature(NamedTuple):
 
     anchors: short patterns in lower case, one of which matches wherever the signature does, in the
     text itself and in its JSON; a text without any anchor is clean.
+    begins: what each anchor begins with, without repetition, so that one automaton can look for
+    those of all signatures; empty if an anchor has repetition itself.
     """
 
     name: str
     anchors: str
+    begins: str
     pattern: str
     form: str
     examples: tuple[str, ...]
@@ -40,11 +44,13 @@ def _row(row: str) -> Signature:
         pattern = pattern.replace("{EDGE}", _EDGE).replace("{Q}", f"[{QUOTES}]")
         pattern = pattern.replace("{S}", rf"(?:[ \t]+|[{QUOTES}],[ \t]*[{QUOTES}])")
         pattern = pattern.replace("{q}", QUOTES)
-        return Signature(name, anchors, pattern, form.strip("-"), known, source)
+        words = "" if re.search(r"[*+{]", anchors) else anchors
+        return Signature(name, anchors, words, pattern, form.strip("-"), known, source)
     body = pattern or _USUAL_TAIL
     end = r"(?:[^\w-]|\z)" if body.endswith("$") else ""
     begins = [begin.replace(".", r"\.") for begin in anchors.split()]
     pattern = f"{_EDGE}(?P<secret>(?:{'|'.join(begins)}){body.removesuffix('$')}){end}"
     sign = body[: body.index("{")] if body[0] == "[" else r"\w"
     anchors = " ".join(f"(?-i:{begin}{sign}{{4}})" for begin in begins)
-    return Signature(name, anchors, pattern, "", known, source)
+    words = " ".join(f"(?-i:{begin})" for begin in begins)
+    return Signature(name, anchors, words, pattern, "", known, source)

@@ -209,13 +209,20 @@ def _is_no_code(name: str, value: str) -> bool:
     if is_code:
         # DB_PASSWORD=correcthorse is a setting, password=self.password is code
         return (name.isupper() and "." not in value) or _is_chosen(value)
-    return has(r"[\d!@#$%^*+/=~]", value)
+    return has(r"[\d!@#$%^*+/=~]", value) or (kind_of(name) == "password" and is_phrase(value, "-"))
+
+
+def is_phrase(value: str, signs: str) -> bool:
+    """Whether it is made of four words or more, as people choose them by dice."""
+    return any(is_all(rf"[a-z]{{3,9}}(?:[{sign}][a-z]{{3,9}}){{3,}}", value) for sign in signs)
 
 
 def _is_chosen(value: str) -> bool:
     """Whether it is a password as people choose them, hunter2, and not the second of variables."""
     lowered = value.lower()
-    is_one = is_all(r"[a-z]*\d[a-z0-9]*(?:[._]\d+)?|[a-z]+(?:[._][a-z]+)+\d{2,4}", lowered)
+    is_one = is_all(
+        r"[a-z]*\d[a-z0-9]*(?:[._]\d+)?|[a-z]+(?:[._][a-z]+)+\d{2,4}|[a-z]+[._-]\d{2,6}", lowered
+    )
     return is_one and len(value) >= _SHORTEST and not has(_CODED, lowered)
 
 
@@ -227,15 +234,19 @@ def _is_mixed(value: str) -> bool:
 
 def is_near_enough(name: str, value: str, words: int) -> bool:
     """Whether a text behind a secret's name, and behind so many other words, can be it."""
+    degree, kind, lowered = strength(value), kind_of(name), name.lower()
+    is_noun = kind == "password" and lowered != "pass" and "credential" not in lowered
+    is_other = kind != "password" and is_all(_DOTTED, value)  # dsa.Ed25519PrivateKey
     if value.isdigit():  # "the password is 12345678"
-        return words == 1 and len(value) >= _SHORTEST and "pass" in name.lower()
-    degree, kind = strength(value), kind_of(name)
+        return words == 1 and len(value) >= _SHORTEST and "pass" in lowered
+    if is_noun and words <= 1 and is_phrase(value, "-_.") and not is_secret_name(value):
+        return True
     if degree < CHOSEN or any(map(str.isspace, value)) or is_placeholder(name, value):
         return False
-    if kind != "password" and (is_secret_name(value) or is_all(_DOTTED, value)):
-        return False  # dsa.Ed25519PrivateKey
-    if name.lower() == "pass":  # a verb, too
+    if is_other or (kind != "password" and is_secret_name(value)):
+        return False
+    if lowered == "pass":  # a verb, too
         return not words and degree >= RANDOM
-    if words <= _FEW_WORDS and (kind == "password" or (kind == "key" and _is_mixed(value))):
-        return True
-    return degree >= RANDOM and (kind == "password" or words < 2 or len(value) >= _LONG_TOKEN)
+    is_close = words <= _FEW_WORDS and (kind == "password" or (kind == "key" and _is_mixed(value)))
+    is_long = words < 2 or len(value) >= _LONG_TOKEN
+    return is_close or (degree >= RANDOM and (kind == "password" or is_long))
