@@ -79,6 +79,8 @@ MOST_RESULTS = 12
 """Numbers, and dates, of one record with which is computed."""
 FEWEST_RESULTS = 4
 """Different values of a number before it is what others come to."""
+TELLING = 20.0
+"""Bits of fewer values that are no chance either."""
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 MOST_NEAR = 15
 """Values next to each other in size that are compared."""
@@ -601,7 +603,7 @@ def _results(situations: Sequence[Situation]) -> Found:
         dates = [text for text in own if all(is_date(each[text].value) for each in told)]
         for text in numbers[:MOST_RESULTS]:
             values = [each[text].value for each in told]
-            if len({*values}) < FEWEST_RESULTS:
+            if len({*values}) < FEWEST_RESULTS and sum(map(information, {*values})) < TELLING:
                 continue
             for made, results in _made_of(told, [one for one in numbers if one != text], dates):
                 if [round(one, 2) for one in results] == [round(one, 2) for one in values]:
