@@ -13,7 +13,6 @@ import pytest
 
 from em import Check, Engine
 from em.behaviour.result import Result
-from em.behaviour.task import followed
 from em.errors import UsageError
 
 
@@ -135,12 +134,6 @@ def test_a_number_that_may_be_computed_from_a_param_pins_it(world: World) -> Non
         engine(qty, params={"qty": qty})
     assert world.got == [3, 30, 5, 50]
     assert engine(3, params={"qty": 3})
-
-
-def test_a_field_with_the_name_of_a_param_does_not_follow_it() -> None:
-    chosen = '{{ only(items, colour="blue").id }}'
-    assert followed([chosen], ["colour", "items"]) == {"items"}
-    assert followed(["{{ only(items, size=colour).id }}"], ["colour"]) == {"colour"}
 
 
 # Where ways part

@@ -20,6 +20,8 @@ from em.values.leaves import is_by_id, leaves
 
 MOST_PATHS = 200
 """A result with more different paths is compared as a whole."""
+SENTENCE = 4
+"""Words of a text from which on its wording counts."""
 FARTHEST = 1_000
 """How many times as large as a recorded number another one may be."""
 _FACT = re.compile(r"[a-z][a-z _-]{0,30}|[A-Z][A-Z_-]{0,30}")
@@ -70,7 +72,7 @@ def difference(
             is_varied = any(not identical(one, there[0]) for one in there[1:])
             is_fine = is_alike and is_varied and _is_known(value, there)
         elif not writes:
-            is_fine = True
+            is_fine = _is_closed(value, now, before, recorded)
         elif path.endswith(("#", "@")):
             is_fine = _ABSENT not in (value, *before)
         else:
@@ -88,6 +90,33 @@ def _is_known(value: Any, before: Sequence[Any]) -> bool:
     known = [one for one in pool if is_fact(one)]
     is_new = any(is_fact(one) and not any(identical(one, each) for each in known) for one in values)
     return not is_new or (len(known) == len(pool) and not is_few(pool))
+
+
+def _is_closed(
+    value: Any, now: Returned, before: Sequence[Any], recorded: Sequence[Returned]
+) -> bool:
+    """Return whether the facts and sentences of another record are recorded ones.
+
+    A recording that had one that no other had shows that there are more.
+    """
+    rows = [_said(*row) for row in zip(before, recorded, strict=True)]
+    known = {one for row in rows for one in row}
+    is_open = len(rows) > 1 and any(
+        not row <= {one for other in rows if other is not row for one in other} for row in rows
+    )
+    return is_open or not known or _said(value, now) <= known
+
+
+def _said(value: Any, by: Returned) -> set[Any]:
+    """Return the facts among values, and the words of sentences that are not given or a number."""
+    values = value if isinstance(value, list) else [value]
+    found: set[Any] = set()
+    for one in values:
+        if one is not _ABSENT and is_fact(one):
+            found.add((type(one), one))
+        elif isinstance(one, str) and len(one.split()) >= SENTENCE:
+            found.add(tuple(_wording(one, by)))
+    return found
 
 
 def _is_recorded(value: Any, one: Any) -> bool:

@@ -6,17 +6,15 @@ Params are values that the caller declares to vary; they are found again in text
 import functools
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from em.compiler.calls import Names, identifier
-from em.errors import ExpressionError
-from em.runner.expressions.language import names_in, parse_reference, whole_expression
+from em.runner.expressions.language import whole_expression
 from em.values.canonical import Json, identical
-from em.values.leaves import is_informative, leaves, texts
+from em.values.leaves import is_informative, leaves
 
 KEY_LENGTH = 32
 HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -137,12 +135,6 @@ def literal(value: Any) -> Any:
     return value
 
 
-def used_by(templates: Any) -> set[tuple[str, tuple[str | int, ...]]]:
-    """Return the names and paths that plain references in templates take."""
-    holes = (hole for text in texts(templates) for hole in HOLE.findall(text))
-    return {found for hole in holes if (found := parse_reference(hole)) is not None}
-
-
 def escaped(value: Any) -> Any:
     """Return a value as a template that contains no expression."""
     if isinstance(value, dict):
@@ -197,23 +189,6 @@ def _pattern(value: str | int | float) -> re.Pattern[str]:
     if isinstance(value, str):
         return re.compile(rf"(?<![A-Za-z0-9]){text}(?![A-Za-z0-9])")
     return re.compile(rf"(?<![A-Za-z0-9.])(?<!\d,){text}(?![A-Za-z0-9])(?!\.\d)")
-
-
-def followed(templates: Any, names: Collection[str]) -> set[str]:
-    """Return the names that the expressions of a template use."""
-    found: set[str] = set()
-    for text in texts(templates):
-        for hole in HOLE.findall(text):
-            if any(name in hole for name in names):
-                with suppress(ExpressionError):  # braces of a constant
-                    found |= names_in(hole.strip(), "", bare=True)
-    return found.intersection(names)
-
-
-def constant_texts(templates: Any) -> Iterator[str]:
-    """Yield the texts of a template outside of its expressions."""
-    for text in texts(templates):
-        yield HOLE.sub(" ", text)
 
 
 def make_task(arguments: Json, tags: Sequence[str], params: Json) -> Task:
