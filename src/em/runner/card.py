@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 def public_form(routine: "Routine", *, is_shared: bool = False) -> "Routine":
     """Return a routine that can be given to others, and runs.
 
+    People see it who may not see the traces. Its steps stay, and so do values that several
+    recordings had in common; of recorded examples only the shape is left.
+
     is_shared: its words are those of several traces, not of one person.
     """
     from em.runner.routine import Routine  # here: lists of tools are made without it

@@ -2,6 +2,10 @@
 
 `read_run` reads a run's stream once and returns a `PastRun`. Everything that shows, resumes or
 inspects a run uses it; only this module and `em.runner.journal` know the kinds of events.
+
+A run is cancelled by an event in its own stream. Whoever works on the run finds it with the next
+write of its journal, which comes before every call, stores the result of the call that was under
+way, and stops. Nobody has to be reached, so a run whose process is gone is cancelled the same way.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -558,7 +562,11 @@ _FINAL = {
 
 
 def retry_problem(past: PastRun) -> str:
-    """Return in words why a run can't go on where it stopped; an empty text if it can."""
+    """Return in words why a run can't go on where it stopped; an empty text if it can.
+
+    What its journal has is not done again. The step where it stopped is done once more only if that
+    can't do anything twice: it reads, it surely had no effect, or it has an idempotency key.
+    """
     if past.is_partial:
         return "part of this run was forgotten, and with it what it did"
     if past.status == HANDED_OVER:

@@ -2,6 +2,12 @@
 
 A request that a model read, with wishes that no input expresses, is run so: the model sees the
 plan and says yes or no (`as_agreed`).
+
+Why committing is safe: a plan is stored under its token, sealed by it, so that only who holds the
+token finds it, can read it or could have written it; taking it removes it. The reads and checks are
+made again, and everything that the plan shows must be the same. The run is then answered with just
+these reads up to its first write. What is read later can change no value that the plan shows: a
+write with another value is refused before it is made.
 """
 
 import hashlib
@@ -332,7 +338,11 @@ class PlanDecision(msgspec.Struct, frozen=True):
 def decided(
     prepared: Prepared, request: str, wishes: Sequence[str], client: "LlmClient"
 ) -> PlanDecision:
-    """Ask a model whether a plan does what a request asks for."""
+    """Ask a model whether a plan does what a request asks for.
+
+    It sees the request, what was read and what would be written. It changes no value, and whatever
+    is not a clear yes is a no.
+    """
     from em.llm.client import ask_struct
 
     if not prepared.is_decided:

@@ -482,7 +482,12 @@ def _is(node: ast.AST, *names: str) -> bool:
 def choices(
     program: Program, options: Json, given: Json, missing: Sequence[str]
 ) -> Generator[Effect, Any, dict[str, list[Any]]]:
-    """Return the values of missing inputs, as far as few are listed and pass all checks."""
+    """Return the values of missing inputs, as far as few are listed and pass all checks.
+
+    A routine that chooses `only(orders, id=order_id)`, or checks `order_id in user.orders`, says
+    where the values of `order_id` come from. The reads that don't need the input are made, and each
+    value is rehearsed. Where other inputs are missing too, the lists are shown as they are.
+    """
     places = {name: found for name in missing if (found := places_of(program, name))}
     if not places:
         return {}

@@ -1,6 +1,13 @@
 """The functions of expressions: one line each to say aloud. Whatever is not clear fails.
 
 Filters of Jinja (`| round`, `| sum`, `| sort`) do the rest.
+
+Selections choose and compare records. `name="Lamp"` describes the value of a field; a record as
+value must be covered by the field; a list must be equal. A mapping before them takes names that are
+no identifiers, and paths: `only(orders, {"ship-to.city": city}, status="open")`. A description
+stands for the whole element, or for a part of it: `only(orders, {"items": holding(items)})`. Values
+are compared as a clerk would (`same`), so a lamp is a "LAMP" and 1 is 1.0. A selection fails where
+no element fits, several do, or a field is missing. Nothing is chosen by its position.
 """
 
 import itertools

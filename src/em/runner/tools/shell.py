@@ -37,7 +37,9 @@ def placed(text: str, allow: AllowSettings) -> Iterator[tuple[Simple, list[Path]
     """Yield the simple commands of a text, each with the folders that it may run in.
 
     Raises NotAllowed for a path outside of the allowed folders. A text that only bash can take
-    apart has none: only an allowed bash may run it.
+    apart has none: only an allowed bash may run it. A `cd` holds for what comes behind it where
+    nothing but `&&`, `;` or a line break is around it. Behind any other (in a pipe, in brackets,
+    before `||`) what comes next may run in either folder, and is checked in both.
     """
     folders = [check_path(".", allow)]
     try:
@@ -143,6 +145,8 @@ class EditedFile(NamedTuple):
 def check_changes(text: str, allow: AllowSettings, *, only_new: bool = False) -> None:
     """Raise FileToolFailed if a command would change more of a file than the recorded one may have.
 
+    `sed -i s/a/b/` changes whatever looks like `a`: it is run on copies, and must change exactly
+    one line of each file. `mv` and `cp` replace no file: nothing tells whether recorded ones did.
     only_new: the files that `>` writes must not be there yet.
     """
     for command, base in _commands(text, allow):
