@@ -79,7 +79,7 @@ MOST_RESULTS = 12
 """Numbers, and dates, of one record with which is computed."""
 FEWEST_RESULTS = 4
 """Different values of a number before it is what others come to."""
-TELLING = 20.0
+TELLING = 16.0
 """Bits of fewer values that are no chance either."""
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 MOST_NEAR = 15
