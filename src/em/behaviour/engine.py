@@ -20,8 +20,7 @@ from em.behaviour.behaviour import FORMAT, Behaviour
 from em.behaviour.cache import Cache, Known, Stats, read_stats
 from em.behaviour.check import Check
 from em.behaviour.codec import NotEncodable, encode, hints_of
-from em.behaviour.metrics import Metrics
-from em.behaviour.result import Progress, Result
+from em.behaviour.result import Metrics, Progress, Result
 from em.behaviour.solver import Solver
 from em.behaviour.task import make_task
 from em.behaviour.tool import Contexts, EngineTool

@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from em.behaviour.agent_run import Inside, Run, current, refuse_unfinished
+from em.behaviour.agent_run import Inside, Run, composed, current, refuse_unfinished
 from em.behaviour.behaviour import Behaviour
 from em.behaviour.cache import Known, Stored, expired
-from em.behaviour.composition import composed
 from em.behaviour.hand_over import HandOver
 from em.behaviour.replay import Replay
 from em.behaviour.result import Done, Progress, Result, Saved
