@@ -131,7 +131,7 @@ def _ask(field: AskedField, label: str) -> Any:
     if kind == "json" and default is not None:
         default = msgspec.json.encode(default).decode()
     if kind == "boolean":
-        # Enter is no answer: neither value is the safe one.
+        # Enter takes neither: no value is the safe one.
         return click.confirm(label, default=default, err=True)
     if kind == "confirm":
         return click.confirm(label, default=bool(default), err=True)

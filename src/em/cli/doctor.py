@@ -76,7 +76,7 @@ LOW_SPACE = 256 * 1024 * 1024
 def doctor(deep: bool, llm: bool) -> int:
     """Check the installation, the database, what you trust, extras and keys.
 
-    Each problem is told with what to do about it. Exit code 1 if there is one. A note is about
+    Each problem comes with what to do about it. Exit code 1 if there is one. A note is about
     something that works less well than it could.
 
     --llm asks the model with a schema, as em asks all its questions, and prints its name, its

@@ -73,7 +73,7 @@ def _why_none(store: Store, **chosen: Any) -> str:
 
 
 def _state(one: Heuristic) -> str:
-    """Say whether agents are told a lesson, or why not."""
+    """Return whether agents get a lesson, or why not."""
     if one.retired:
         return "retired"
     return "older rules" if one.lesson.is_outdated else "doubted" if one.lesson.doubt else "in use"
@@ -102,7 +102,7 @@ def retire(heuristic_ids: tuple[str, ...], reason: str) -> None:
 @lessons.command("accept")
 @click.argument("heuristic_ids", metavar="ID...", nargs=-1, required=True)
 def accept(heuristic_ids: tuple[str, ...]) -> None:
-    """Accept lessons that are doubted, after you have read them. Agents are told them then."""
+    """Accept lessons that are doubted, after you have read them. Agents get them then."""
     book = open_memory().heuristics
     _print_changed([book.accept(heuristic_id) for heuristic_id in heuristic_ids], "accepted")
 

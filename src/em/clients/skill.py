@@ -47,7 +47,7 @@ MOST_ROUTINES, LONGEST_ABOUT = 100, 200
 
 
 class Offer(NamedTuple):
-    """A routine that an agent is told of. by_itself: it may call it without asking its user.
+    """A routine that is offered to an agent. by_itself: it may call it without asking its user.
 
     at: behind a proof, its day.
     """
@@ -96,7 +96,7 @@ class Skill:
 
 
 def offer_of(store: Store, artefact: Artefact) -> Offer | None:
-    """Return a routine as an agent is told of it.
+    """Return a routine as it is offered to an agent.
 
     None if it can't be read, or if trials went wrong and no person accepted it.
     """
