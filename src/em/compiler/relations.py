@@ -611,7 +611,8 @@ def _results(situations: Sequence[Situation]) -> Found:
                     check = f"{text} == {made}"
                     if is_decimal:
                         check = f"{text} | round(2) == ({made}) | round(2)"
-                    yield check, [Pair(one, one, ()) for one in values]
+                    when = (told[0][text].when,) if told[0][text].when else ()
+                    yield check, [Pair(one, one, when) for one in values]
                     break
 
 
@@ -901,9 +902,10 @@ def _unlike(situations: Sequence[Situation]) -> Found:
     facts: dict[str, list[Pair]] = defaultdict(list)
     repeated: set[str] = set()
     for situation in situations:
-        for known in situation.known if not situation.own else ():
+        known_lists = () if situation.own else situation.known
+        for known in (one for one in known_lists if not (one.when or one.is_searched)):
             for text, values in lists_of(known.name, known.record):
-                if len(values) > 1 and not known.is_searched and all(map(is_code, values)):
+                if len(values) > 1 and all(map(is_code, values)):
                     facts[text].append(Pair(values, None, ()))
                     if len({*map(key_of, values)}) < len(values):
                         repeated.add(text)

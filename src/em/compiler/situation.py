@@ -132,7 +132,7 @@ def read_off(situations: Sequence[Situation]) -> list[list[Said]]:
         told = said_in(situation)
         known = {one.text for one in told}
         told += [
-            one._replace(when=_is_filled(text) or one.when)
+            one._replace(when=" and ".join(filter(None, (one.when, _is_filled(text)))))
             for text, one in own.items()
             if text not in known
             if counts[text] == len(situations) or (_is_filled(text) and counts[text] >= FEWEST)
