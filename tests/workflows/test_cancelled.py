@@ -80,7 +80,7 @@ def test_the_routine_of_a_step_stops_with_its_workflow_and_goes_on_with_it(flow:
 
 def test_no_worker_takes_up_a_cancelled_run(flow: Flow) -> None:
     (inner,) = find_runs(flow.memory.store).runs
-    equipment = Equipment(flow.memory, flow.tools, Settings(), lambda client: client)
+    equipment = Equipment(flow.memory, flow.tools, Settings())
     for kind, run_id in (("workflow", "w1"), ("routine", inner.run_id)):
         job = Job(kind=kind, name="w", items=[Item(id=run_id)], how={"retry": True})  # type: ignore[arg-type]
         (result,) = run_items(equipment, Queued(job, "e", None), job.items)
