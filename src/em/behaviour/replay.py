@@ -254,10 +254,11 @@ class Replay:
     ) -> Made | None:
         """Return the call if it was made for another way, or was refused by a check just now.
 
-        Writes are taken in their order; a read serves if no later write of this way came before.
+        Writes are taken in their order; a read serves until a write of this way was made after it.
         """
         for number, one in enumerate(self.taken):
-            if number in used:
+            is_old = any(later > number and self.taken[later].tool.writes for later in used)
+            if number in used or (is_old and not writes):
                 continue
             if one.tool.name == tool and one.live == live and identical(one.args, args):
                 return one
