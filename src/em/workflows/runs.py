@@ -45,9 +45,8 @@ from em.store.protocol import Store
 from em.values.canonical import Json
 from em.values.times import new_id
 from em.workflows.builtins import Binding, Models, Sourced, Sources, no_source
-from em.workflows.conductor import Conductor
+from em.workflows.conductor import Conductor, Ensemble
 from em.workflows.definition import WorkflowDef, WorkflowFile, check_params, prompt_of
-from em.workflows.ensemble import Ensemble
 from em.workflows.inspection import (
     PastWorkflow,
     Rehearsed,
