@@ -48,6 +48,7 @@ from em.compiler.situation import (
     Situation,
     are_named_alike,
     bare,
+    can_be_computed_with,
     equal_text,
     fields,
     is_nested,
@@ -599,7 +600,9 @@ def _results(situations: Sequence[Situation]) -> Found:
     common = [one for text, one in told[0].items() if all(text in each for each in told)]
     for holder in dict.fromkeys(one.holder for one in common):
         own = [one.text for one in common if one.holder == holder]
-        numbers = [text for text in own if all(is_number(each[text].value) for each in told)]
+        numbers = [
+            text for text in own if all(can_be_computed_with(each[text].value) for each in told)
+        ]
         dates = [text for text in own if all(is_date(each[text].value) for each in told)]
         for text in numbers[:MOST_RESULTS]:
             values = [each[text].value for each in told]

@@ -25,6 +25,8 @@ MOST_SUMMED = 4
 """Fields of the records in a list that are summed up."""
 FEWEST = 4
 """Recordings with a list or a text, before what is read off it is compared with anything."""
+LARGEST = 10**12
+"""Numbers from which on nothing is computed with them."""
 LENGTH = " | length"
 
 
@@ -199,12 +201,19 @@ def _lists(value: Any, place: Place = ()) -> Iterator[tuple[Place, list[Any]]]:
                 yield from _lists(one, (*place, name))
 
 
+def can_be_computed_with(value: Any) -> bool:
+    """Return whether a value is a number of a size at which sums and products are exact enough."""
+    return is_number(value) and abs(value) < LARGEST
+
+
 def _columns(items: Sequence[Any]) -> Iterator[tuple[str, ...]]:
     """Yield the fields that are numbers in all records of a list, single ones and pairs of them."""
-    if items and all(map(is_number, items)):
+    if items and all(map(can_be_computed_with, items)):
         yield ()
     elif items and all(isinstance(one, dict) for one in items):
-        names = [name for name in items[0] if all(is_number(one.get(name)) for one in items)]
+        names = [
+            name for name in items[0] if all(can_be_computed_with(one.get(name)) for one in items)
+        ]
         yield from ((name,) for name in names[:MOST_SUMMED])
         yield from combinations(names[:MOST_SUMMED], 2)
 
