@@ -63,6 +63,7 @@ ALPHABETS = {
     "": string.ascii_letters + string.digits,
     "hex": "0123456789abcdef",
     "upper": string.ascii_uppercase + "234567",
+    "base58_": "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz",
 }
 
 
@@ -73,7 +74,7 @@ def parts(examples: tuple[str, ...], chance: random.Random) -> Iterator[tuple[st
         return "".join(chance.choices(ALPHABETS[match[1]], k=int(match[2])))
 
     for example in examples:
-        text = re.sub(r"\{(hex|upper|)(\d+)\}", fill, example)
+        text = re.sub(r"\{(hex|upper|base58_|)(\d+)\}", fill, example)
         yield tuple(re.split("[«»]", text)) if "«" in text else ("", text, "")  # type: ignore[misc]
 
 

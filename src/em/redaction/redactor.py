@@ -76,6 +76,12 @@ def _names() -> Pattern:
     return re2.compile(ANCHORS, _of_anchors(never_capture=True))
 
 
+def _repeating() -> Pattern:
+    """Return a pattern for the anchors that the set of beginnings lacks."""
+    words = [one.anchors.replace(" ", "|") for one in signatures() if not one.begins]
+    return re2.compile("|".join(words), _of_anchors(never_capture=True))
+
+
 def has_anchor(text: bytes) -> bool:
     """Return whether a text, or its JSON, may have a secret: UTF-8, in any case."""
     return made_once("any anchor", _any_anchor).search(text) is not None
@@ -269,8 +275,9 @@ def _secrets_in(text: str) -> Iterator[Found]:
     view = View(text)
     data = text.encode("utf-8", "replace")
     there = set(made_once("anchors", _anchors).Match(data) or ())
+    has_repeating = made_once("repeating", _repeating).search(data) is not None
     for number, signature in enumerate(signatures()):
-        if number in there or not signature.begins:
+        if number in there or (has_repeating and not signature.begins):
             yield from (_placed(view, found) for found in _signed(view, signature))
     if made_once("names", _names).search(data) is not None:
         yield from (_placed(view, found) for found in named_secrets(view))
