@@ -60,7 +60,6 @@ BENCHES: dict[str, Callable[[], Iterator[Figure]]] = {
     "ordinary": redaction.ordinary,
     "startup": startup.startup,
     "command": startup.run_command,
-    "compile": routines.compile_retail,
     "export": routines.export_retail,
     "run": routines.run_steps,
     "right": right.figures,

@@ -1,86 +1,17 @@
-"""Compiling the recorded support runs, and running routines beside plain Python."""
+"""Exported scripts of the recorded support runs, and routines beside plain Python."""
 
 import os
 import tempfile
-import time
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from bench.figure import Figure, in_turns, seconds
 from bench.scale import journal
 from bench.scale.journal import STEPS
+from em.values.canonical import canonical
 
 DATA = Path(os.environ.get("EM_BENCH_DATA", "../shared/data"))
-
-
-def compile_retail() -> Iterator[Figure]:
-    from em.compiler.calls import Later
-    from em.compiler.compile_trace import compile_trace
-    from em.errors import EmError
-    from em.traces.transcripts import read_traces
-
-    files = sorted((DATA / "tau_retail").glob("*.jsonl"))
-    if not files:
-        print(f"no data in {DATA / 'tau_retail'}: set EM_BENCH_DATA; this bench is passed over")
-        return
-    how: Counter[str] = Counter()
-    times: list[float] = []
-    total = compiled = left = 0
-    for file in files:
-        for trace in (kept.trace for kept in read_traces(file.read_bytes(), file.name)):
-            if not trace.calls:
-                continue
-            total += 1
-            start = time.perf_counter()
-            try:
-                draft = compile_trace(trace, allow_failed=True)
-            except EmError as error:
-                print(f"not compiled: {error}")
-                continue
-            times.append(time.perf_counter() - start)
-            compiled += 1
-            later = Later(draft.calls)
-            left += sum(
-                draft.verdicts[call.index].keep
-                and call.failed
-                and later.replacing(call) is not None
-                for call in draft.calls
-            )
-            writes = {c.index for c in draft.calls if c.effect == "write" and not c.failed}
-            how.update(found.how for found in draft.explained if found.call in writes)
-    leaves = how.total()
-    wired = leaves - how["constant"]
-    print(
-        f"{leaves:,} argument leaves of successful writes: "
-        + ", ".join(f"{name} {count}" for name, count in how.most_common())
-    )
-    print(f"wired by a bare index: {how['index']} of {leaves:,} ({how['index'] / leaves:.1%})")
-    yield _share("traces compiled and verified by replay", compiled, total, 1.0)
-    yield Figure(
-        "failed calls left that a later call made good",
-        left,
-        "of all runs",
-        total,
-        "",
-        left,
-        0,
-        False,
-    )
-    yield _share("leaves of successful writes wired (in part: 'parts')", wired, leaves, 0.95)
-    milliseconds = median(times) * 1e3
-    yield Figure(
-        "median compile time, verification included",
-        milliseconds,
-        "",
-        20,
-        "ms",
-        milliseconds,
-        20,
-        False,
-    )
 
 
 def export_retail() -> Iterator[Figure]:
@@ -99,32 +30,33 @@ def export_retail() -> Iterator[Figure]:
             if not trace.calls:
                 continue
             total += 1
-            draft = compile_trace(trace, allow_failed=True)
+            draft = compile_trace(trace, allow_failed=True).draft
             with tempfile.TemporaryDirectory() as name:
                 write_package(draft, Path(name))
                 package = Package(name)
                 script: dict[str, Any] = {"__name__": "script"}
                 exec(compile(export_python(package), "script", "exec"), script)
-                theirs, ours = _Replayed(draft.recording), _Replayed(draft.recording)
-                output = script["run"](draft.input, ours.tools, draft.answers)
-                ran = run_routine(package, draft.input, theirs.tools, answers=draft.answers)
+                calls = draft.recordings[0].calls
+                theirs, ours = _Replayed(calls), _Replayed(calls)
+                output = script["run"](draft.input, ours.tools)
+                ran = run_routine(package, draft.input, theirs.tools)
                 equal += identical(output, ran.output) and identical(ours.calls, theirs.calls)
     if total:
         yield _share("retail routines whose exported script does the same", equal, total, 1.0)
 
 
 class _Replayed:
-    """Tools that answer from a recording, and remember their calls."""
+    """Tools that answer as recorded for the same arguments, and remember their calls."""
 
-    def __init__(self, recording: Any) -> None:
+    def __init__(self, recorded: Sequence[Any]) -> None:
         self.calls: list[Any] = []
-        self._left = iter(recording)
-        self.tools = {item.name: self._tool(item.name) for item in recording}
+        self._results = {(one.tool, canonical(one.args)[0]): one.result for one in recorded}
+        self.tools = {one.tool: self._tool(one.tool) for one in recorded}
 
     def _tool(self, name: str) -> Any:
         def call(**args: Any) -> Any:
             self.calls.append([name, args])
-            return next(self._left).result
+            return self._results.get((name, canonical(args)[0]))
 
         return call
 
