@@ -35,6 +35,14 @@ def test_what_is_named_changes_and_enter_stores() -> None:
     assert "notify" in inputs(written())
 
 
+def test_a_number_stands_for_the_name_beside_it() -> None:
+    _, shown = pressing(*COMPILE, keys=[("change", f"{LEAVE}\r")])
+    (line,) = [one for one in shown.splitlines() if " order.channel " in one and one[0].isdigit()]
+    number = line.split()[0]
+    assert pressing(*COMPILE, keys=[("change", f"{number}\r"), ("change", "\r")])[0] == 0
+    assert [one for one in written()["struck"] if "order.channel" in one]
+
+
 def test_a_name_that_is_not_there_changes_nothing() -> None:
     code, shown = pressing(*COMPILE, keys=[("change", "nothing\r"), ("change", "\r")])
     assert (code, "order.channel" in shown) == (0, True)

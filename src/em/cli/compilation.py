@@ -10,7 +10,7 @@ import msgspec
 
 from em.cli.command import command
 from em.cli.options import is_file, load_tools, model, open_memory
-from em.cli.outline import print_code, print_open, print_outline, print_proof
+from em.cli.outline import names_of, print_code, print_open, print_outline, print_proof
 from em.cli.output import (
     count,
     emit,
@@ -154,7 +154,7 @@ def _compile_one(
     made = _compiled(traces, options, said)
     is_reviewed = sys.stdin.isatty() and sys.stderr.isatty() and not wants_json()
     while is_reviewed:
-        _print_compiled(made)
+        _print_compiled(made, numbered=True)
         changed = _reviewed(made.draft.document, said)
         if changed is None:
             note("nothing was stored")
@@ -179,16 +179,21 @@ def _compile_one(
 
 
 def _reviewed(document: Json, said: Said) -> Said | None:
-    """Ask what is to change, with the names that are shown; None if the person leaves."""
+    """Ask what is to change, by its number or name; None if the person leaves."""
+    from em.compiler.checks import outline_of
+
     note(
-        "Enter stores it. Or name a check to strike it, an input that is always as recorded, or a"
-        f" constant that varies. {LEAVE} leaves."
+        "Enter stores it. The number of a check strikes it, that of an input keeps it as recorded,"
+        f" that of a constant lets it vary. {LEAVE} leaves."
     )
+    numbered = dict(enumerate(names_of(outline_of(document)), 1))
     while True:
         try:
             name = click.prompt("change", default="", show_default=False, err=True).strip()
             if name == LEAVE:
                 return None
+            if name.isdecimal():
+                name = numbered.get(int(name), name)
             return _changed(document, said, name) if name else said
         except click.Abort:
             return None
@@ -292,9 +297,9 @@ def _stored(
     return (ref if output is None else str(Path(output)), ref)
 
 
-def _print_compiled(made: "Compiled") -> None:
+def _print_compiled(made: "Compiled", *, numbered: bool = False) -> None:
     print_code(made.files)
-    print_outline(made.draft.document)
+    print_outline(made.draft.document, numbered=numbered)
     from em.compiler.draft import OUTCOMES
 
     draft = made.draft

@@ -20,42 +20,45 @@ def print_code(files: Mapping[str, str]) -> None:
     click.echo(files[ROUTINE], nl=False)
 
 
-def print_outline(document: Json) -> None:
-    """Print the inputs, constants and checks of a routine."""
+def names_of(outline: Outline) -> list[str]:
+    """Return what a person may change by its number: inputs, constants, checks."""
+    return [
+        *(one.name for one in outline.inputs),
+        *(one.place for one in outline.constants),
+        *(one.id for one in outline.checks),
+    ]
+
+
+def print_outline(document: Json, *, numbered: bool = False) -> None:
+    """Print the inputs, constants and checks of a routine; `numbered` as `names_of` has them."""
     outline = outline_of(document)
-    _print_inputs(outline)
-    if outline.constants:
-        click.echo()
-        rows = [(one.place, short(one.value)) for one in outline.constants]
-        print_table(("constant", "always"), rows)
-    hands_over = document.get("checks") == "hand_over"
-    _print_checks(outline, "hands over" if hands_over else "fails")
+    numbers = iter(range(1, len(names_of(outline)) + 1))
 
+    def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        if rows:
+            click.echo()
+            shown = [(str(next(numbers)), *row) for row in rows] if numbered else rows
+            print_table(("", *columns) if numbered else columns, shown)
 
-def _print_inputs(outline: Outline) -> None:
-    rows = [
+    described = any(one.description for one in outline.inputs)
+    inputs = [
         (one.name, one.looks, "required" if one.required else "optional", one.description)
         for one in outline.inputs
     ]
-    if rows:
-        click.echo()
-        described = any(one.description for one in outline.inputs)
-        columns = ("input", "type", "", "description")
-        print_table(columns if described else columns[:3], [row[: 3 + described] for row in rows])
+    table(
+        ("input", "type", "", "description")[: 3 + described], [r[: 3 + described] for r in inputs]
+    )
     if outline.alternatives:
         ways = "; or ".join(", ".join(way) for way in outline.alternatives)
         click.echo(printable(f"given must be: {ways}"))
-
-
-def _print_checks(outline: Outline, ends: str) -> None:
-    if outline.checks:
-        click.echo()
-        late = LATE if ends == "hands over" else ""
-        rows = [
-            (one.id, one.held, one.words.replace("`", "") + (late if one.is_late else ""))
-            for one in outline.checks
-        ]
-        print_table(("check", "held", f"what must be so, else it {ends}"), rows)
+    table(("constant", "always"), [(one.place, short(one.value)) for one in outline.constants])
+    hands_over = document.get("checks") == "hand_over"
+    ends, late = ("hands over", LATE) if hands_over else ("fails", "")
+    checks = [
+        (one.id, one.held, one.words.replace("`", "") + (late if one.is_late else ""))
+        for one in outline.checks
+    ]
+    table(("check", "held", f"what must be so, else it {ends}"), checks)
     for text in outline.struck:
         click.echo(printable(f"struck: {text}"))
 
