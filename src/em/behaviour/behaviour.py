@@ -17,7 +17,7 @@ from em.values.canonical import Json
 KIND = "behaviour"
 """The kind of a behaviour's artefact; the artefact's name is `ENGINE/KEY`."""
 
-FORMAT = 7
+FORMAT = 8
 """The format of the behaviours that are recorded now; older ones are listed, not replayed."""
 
 
