@@ -9,8 +9,9 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from pprint import pformat
 from types import ModuleType
@@ -310,9 +311,23 @@ class _Copies:
             self._begun.add(name)
             for one in dict.fromkeys(one.id for one in ast.walk(node) if isinstance(one, ast.Name)):
                 self.add(one, module)
+            left_out = set(self._imported_inside(node))
             decorators = [one.lineno for one in getattr(node, "decorator_list", ())]
-            lines = text.split("\n")[min([node.lineno, *decorators]) - 1 : node.end_lineno]
+            first = min([node.lineno, *decorators])
+            lines = [
+                line
+                for number, line in enumerate(text.split("\n")[first - 1 : node.end_lineno], first)
+                if number not in left_out
+            ]
             self.code[name] = textwrap.dedent("\n".join(lines))
+
+    def _imported_inside(self, node: ast.stmt) -> Iterator[int]:
+        """Add what a function imports from em when it is called; yield the lines that say so."""
+        for one in ast.walk(node):
+            if isinstance(one, ast.ImportFrom) and str(one.module).startswith("em."):
+                for alias in one.names:
+                    self.add(alias.name, import_module(str(one.module)))
+                yield from range(one.lineno, (one.end_lineno or one.lineno) + 1)
 
     def _import(self, name: str, node: ast.Import | ast.ImportFrom) -> None:
         module = str(node.module) if isinstance(node, ast.ImportFrom) else name
