@@ -28,6 +28,10 @@ def _bill(n: int) -> Row:
         "terms": f"From 2026-0{1 + n % 4}-{3 + n:02} to 2026-1{n % 3}-{2 + n:02}.\nNo returns.",
         "drug": {"code": f"D-{n}", "name": DRUGS[n % 7]},
         "paid": "2026-06-10",
+        "clerk": NAMES[n % 7],
+        "signed": {"by": NAMES[n % 7], "round": 2 + n % 5},
+        "round": 2 + n % 5,
+        "copies": len(lines),
     }
 
 
@@ -127,6 +131,9 @@ def _run(memory_and_routine: Any, change: Callable[[Desk], object]) -> tuple[str
         pytest.param(
             lambda d: d.firm["banned"].append(d.bill["drug"]["name"]), id="newly in a list"
         ),
+        pytest.param(lambda d: d.bill["signed"].update(by="Hal Orr"), id="signed by another"),
+        pytest.param(lambda d: d.bill.update(round=5), id="an older round"),
+        pytest.param(lambda d: d.bill.update(copies=2), id="a copy too few"),
     ],
 )
 def test_what_a_list_or_text_says_otherwise_hands_over(
@@ -144,6 +151,10 @@ def test_what_a_list_or_text_says_otherwise_hands_over(
         ),
         pytest.param(lambda d: d.firm.update(members=["U-70"]), id="fewer members"),
         pytest.param(lambda d: d.firm["banned"].append(DRUGS[5]), id="another drug in the list"),
+        pytest.param(
+            lambda d: d.bill.update(clerk="Hal Orr", signed={"by": "Hal Orr", "round": 9}, round=9),
+            id="another clerk in another round",
+        ),
     ],
 )
 def test_what_matters_to_nobody_is_done(

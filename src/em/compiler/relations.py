@@ -74,6 +74,8 @@ DAY = "[:10]"
 """The day of a moment."""
 FEWEST_UNLIKE = 3
 """Lists of several identifiers, before none may stand there twice."""
+ENOUGH_VARIED, FEWEST_VARIED = 6, 3
+"""Recordings, and different values in them, that show what two places of a record share."""
 MOST_ALIKE = 30
 """Places with one value that are compared with each other."""
 MOST_RESULTS = 12
@@ -475,13 +477,16 @@ def _equalities(situations: Sequence[Situation]) -> Found:
         holders = {one.holder for one in rows[0]}
         is_inside = text.rpartition(".")[0] == other_text.rpartition(".")[0]
         is_deep = len(holders) == 1 and not is_inside and (is_nested(text) or is_nested(other_text))
+        # Enough recordings with values that vary say so of fields that stand deeper in one record.
+        is_deep = is_deep and not (_vary(pairs) and "_in(" not in text + other_text)
         # A word that was given and that a record has may be what the record was chosen by.
         are_ids = not any(isinstance(one.value, str) and not is_code(one.value) for one, _ in rows)
         if is_deep or ({text, other_text} & {*inputs} and not are_ids):
             continue
         found = equal_text(text, other_text, pairs)
         named = NAMED_ALIKE if are_named_alike(text, other_text) else 0.0
-        if found and _bits_of_equality(pairs) + named - tried >= ENOUGH_TO_CHECK:
+        bits = _bits_of_equality(pairs, is_one_record=len(holders) == 1) + named
+        if found and bits - tried >= ENOUGH_TO_CHECK:
             told[other_text] = told.setdefault(text, text)
             yield found, pairs
 
@@ -510,14 +515,20 @@ def _may_be_equal(value: Any) -> bool:
     return is_number(value) or is_code(value) or (isinstance(value, str) and is_word(value))
 
 
-def _bits_of_equality(pairs: Sequence[Pair]) -> float:
+def _vary(pairs: Sequence[Pair]) -> bool:
+    """Return whether enough recordings have so many values that it is no chance what they share."""
+    return len(pairs) >= ENOUGH_VARIED and len({bare(pair.one) for pair in pairs}) >= FEWEST_VARIED
+
+
+def _bits_of_equality(pairs: Sequence[Pair], *, is_one_record: bool) -> float:
     """Return the evidence that values are equal for a reason.
 
-    Identifiers don't stand in two records by chance; of small numbers only what they say counts.
+    Identifiers don't stand in two records by chance; of small numbers only what they say counts,
+    unless they vary together within one record.
     """
     ones = {bare(pair.one): pair.one for pair in pairs}
     ids = [one for one in ones.values() if not is_word(one) and not _is_plain_date(one)]
-    if all(map(is_small, ones.values())):
+    if all(map(is_small, ones.values())) and not (is_one_record and _vary(pairs)):
         return sum(map(information, ones.values()))
     told = sum(information(one) for one in ids if is_code(one) or isinstance(one, list))
     return max(surprise_of(pairs, lambda one, other: bare(one) == bare(other)), told)
