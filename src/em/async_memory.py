@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from em.recall.rank import Rerank
     from em.runner.tools import Tools
     from em.state.subjects import Subjects
-    from em.traces.record import Recording
+    from em.traces.recorder import Recording
     from em.traces.trace import KeptTrace, Outcome
     from em.workflows.runs import Workflows
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from em.state.rules import Alert
     from em.state.state import Conflict, State
     from em.state.subjects import Subjects
-    from em.traces.record import Recording
+    from em.traces.recorder import Recording
     from em.traces.trace import KeptTrace, Outcome, Source, Trace
     from em.traces.transcripts import FileRead, Progress
     from em.values.call import Effect
@@ -312,7 +312,7 @@ class Memory:
         the same `app` whose inputs fit, or their names. Nothing is called for it, and the agent
         does not wait for it. `shadow_report` returns the counts.
         """
-        from em.traces.record import Recording
+        from em.traces.recorder import Recording
 
         compares = False if self.routines == "off" else shadow or self.routines == "shadow"
         stored = self._shadow.beside(compares, subject) if compares else None

@@ -17,7 +17,7 @@ from em.runner.package import keep_routine
 from em.runner.standing import accept
 from em.store.log import Log
 from em.store.protocol import Store
-from em.traces.record import Recording
+from em.traces.recorder import Recording
 
 
 class Desk:

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 import em
+from em.traces.adapters import LARGEST_DECLARATION, declared_parameters
 from em.traces.catalogue import get_traces
-from em.traces.parameters import LARGEST, declared_parameters
 from em.values.canonical import Json
 
 
@@ -97,7 +97,7 @@ def _undefined() -> Callable[..., Any]:
     [
         (_undefined(), None),
         (book, {"properties": {"side": "what"}}),
-        (book, {"properties": {"side": {"enum": ["x" * LARGEST]}}}),
+        (book, {"properties": {"side": {"enum": ["x" * LARGEST_DECLARATION]}}}),
         (book, {"properties": []}),
     ],
 )

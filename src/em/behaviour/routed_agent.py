@@ -57,10 +57,10 @@ from em.runner.tools import ToolRegistry, Tools
 from em.store.log import Log
 from em.store.protocol import Store
 from em.traces.catalogue import get_traces
-from em.traces.record import Recording
 from em.traces.recorder import (
     MadeBefore,
     Recorder,
+    Recording,
     bound_by_name,
     error_text,
     name_of,

@@ -115,7 +115,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One attempt at a task. `final_output` is UNSET where the recording has none.
 
     `tools` has, by the name of a tool that was called, what it declares of its parameters (JSON
-    Schema by parameter, `em.traces.parameters`), as far as that is known.
+    Schema by parameter, `em.traces.adapters`), as far as that is known.
     `incomplete` says why calls may be missing; such a trace is not compiled. "" if none are.
     `parent` of a sub-agent's trace is the trace of the agent that started it, `parent_call` the id
     of the call that started it, where that is known.
