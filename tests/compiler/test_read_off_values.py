@@ -32,6 +32,7 @@ def _bill(n: int) -> Row:
         "signed": {"by": NAMES[n % 7], "round": 2 + n % 5},
         "round": 2 + n % 5,
         "copies": len(lines),
+        "address": {"street": f"Lane {n}"} | ({"floor": n} if n % 2 else {}),
     }
 
 
@@ -134,6 +135,7 @@ def _run(memory_and_routine: Any, change: Callable[[Desk], object]) -> tuple[str
         pytest.param(lambda d: d.bill["signed"].update(by="Hal Orr"), id="signed by another"),
         pytest.param(lambda d: d.bill.update(round=5), id="an older round"),
         pytest.param(lambda d: d.bill.update(copies=2), id="a copy too few"),
+        pytest.param(lambda d: d.bill["signed"].update(revoked=True), id="a new field inside"),
     ],
 )
 def test_what_a_list_or_text_says_otherwise_hands_over(
@@ -154,6 +156,9 @@ def test_what_a_list_or_text_says_otherwise_hands_over(
         pytest.param(
             lambda d: d.bill.update(clerk="Hal Orr", signed={"by": "Hal Orr", "round": 9}, round=9),
             id="another clerk in another round",
+        ),
+        pytest.param(
+            lambda d: d.bill["address"].update(floor=2, gate="B"), id="fields that come and go"
         ),
     ],
 )

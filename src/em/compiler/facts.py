@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Sequence
 from difflib import SequenceMatcher
+from itertools import chain
 from typing import Any
 
 from em.compiler.condition import Path, number_of
@@ -295,6 +296,11 @@ def _inside(values: Sequence[Any], pool: Sequence[Any]) -> Json | None:
     if all(isinstance(value, dict) for value in values) and not is_by_id(values[0]):
         fields = _common(values, pool)
         made |= {"required": [*fields], "properties": fields} if fields else {}
+        shown = [value for value in chain(values, pool) if isinstance(value, dict)]
+        names = {name for value in shown for name in value}
+        # As in the record itself, a field that none of enough ever had may be a reason to stop.
+        if len(values) >= ENOUGH_WORDS and all(len(value) == len(names) for value in values):
+            made["maxProperties"] = len(names)
     elif all(isinstance(value, list) for value in values):
         made |= _elements([value for value in values if value])
     return made or None
