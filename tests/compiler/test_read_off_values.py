@@ -135,6 +135,7 @@ def _run(memory_and_routine: Any, change: Callable[[Desk], object]) -> tuple[str
         pytest.param(lambda d: d.bill["signed"].update(by="Hal Orr"), id="signed by another"),
         pytest.param(lambda d: d.bill.update(round=5), id="an older round"),
         pytest.param(lambda d: d.bill.update(copies=2), id="a copy too few"),
+        pytest.param(lambda d: d.bill["drug"].update(code="X7"), id="a code of another form"),
         pytest.param(lambda d: d.bill["signed"].update(revoked=True), id="a new field inside"),
     ],
 )
@@ -157,6 +158,7 @@ def test_what_a_list_or_text_says_otherwise_hands_over(
             lambda d: d.bill.update(clerk="Hal Orr", signed={"by": "Hal Orr", "round": 9}, round=9),
             id="another clerk in another round",
         ),
+        pytest.param(lambda d: d.bill["drug"].update(name="D. aspera"), id="another name"),
         pytest.param(
             lambda d: d.bill["address"].update(floor=2, gate="B"), id="fields that come and go"
         ),

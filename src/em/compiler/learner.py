@@ -470,6 +470,10 @@ class _Assembly:
             schema.pop("items", None)
         if text in written and not schema.keys() & {"const", "enum", "pattern", "properties"}:
             schema |= content(values)
+        # What is written of a record inside this one has a look, whatever else is known of it.
+        for field in _texts_in_all(values):
+            if field_text(text, (field,)) in written:
+                schema.setdefault("properties", {}).setdefault(field, {"type": "string"})
         for field, inner in schema.get("properties", {}).items():
             own = [value[field] for value in values if isinstance(value, dict) and field in value]
             self._look_at(inner, own, field_text(text, (field,)), written)
@@ -786,3 +790,11 @@ def unconfirmed(steps: Sequence[Json]) -> set[str]:
         if step["type"] == "assert" and " in " in step["check"].replace(" not in ", ""):
             others |= {*_WORD.findall(step["check"])}
     return writes - others
+
+
+def _texts_in_all(values: Sequence[Any]) -> Iterator[str]:
+    """Yield the fields that are texts in all values, if these are records."""
+    if values and all(isinstance(value, dict) for value in values):
+        for field in values[0]:
+            if all(isinstance(value.get(field), str) for value in values):
+                yield field
