@@ -11,7 +11,7 @@ import msgspec
 
 from em.errors import InputError, LlmUnavailable, MissingKey, UsageError
 from em.llm.client import PRICES, Client, LlmClient
-from em.llm.wires import Reply, Request, Wire
+from em.llm.wires import AnthropicWire, OpenAIWire, Reply, Request, Wire
 from em.settings import Price, ProviderSettings, Settings
 from em.values.canonical import Json
 from em.values.mismatch import closest
@@ -179,16 +179,12 @@ def _wire(name: str, found: ProviderSettings, key: str) -> Wire:
             f"the provider {name!r} has no address", fix=f"set providers.{name}.base_url"
         )
     if found.protocol == "anthropic":
-        from em.llm.wires import AnthropicWire
-
         return AnthropicWire(
             key=key,
             base_url=anthropic_address(found.base_url),
             model=found.model,
             timeout=found.timeout,
         )
-    from em.llm.wires import OpenAIWire
-
     return OpenAIWire(
         key=key,
         base_url=openai_address(found.base_url),
@@ -199,7 +195,6 @@ def _wire(name: str, found: ProviderSettings, key: str) -> Wire:
 
 
 def _scripted(name: str, found: ProviderSettings) -> LlmClient:
-
     if not found.base_url:
         raise UsageError(
             "a scripted provider needs its script",

@@ -116,10 +116,11 @@ def _closed(part: Any) -> bool:
         return True
     if part.get("$ref") is not None and not str(part["$ref"]).startswith("#/$defs/"):
         return False
-    is_object = part.get("type") == "object" or "object" in _types(part)
+    kind = part.get("type")
+    is_object = kind == "object" or (isinstance(kind, list) and "object" in kind)
     if is_object and (part.get("additionalProperties") is not False or "properties" not in part):
         return False
-    if not _says_a_type(part):
+    if _TYPED.isdisjoint(part):
         return False
     names = ("properties", "$defs", "definitions")
     below = [sub for name in names for sub in part.get(name, {}).values()]
@@ -127,13 +128,8 @@ def _closed(part: Any) -> bool:
     return all(map(_closed, below))
 
 
-def _types(part: Json) -> list[Any]:
-    found = part.get("type")
-    return found if isinstance(found, list) else []
-
-
-def _says_a_type(part: Json) -> bool:
-    return not {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}.isdisjoint(part)
+_TYPED = frozenset({"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"})
+"""Keys of a schema that says what its values are."""
 
 
 def all_required(schema: Any) -> bool:

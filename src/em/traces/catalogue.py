@@ -166,11 +166,8 @@ def _goal(store: Store, row: Summary) -> str:
 
 
 def _started(store: Store, row: Summary) -> Json:
-    return next((event.body or {} for event in store.read(_first(row.id))), {})
-
-
-def _first(trace_id: str) -> EventQuery:
-    return EventQuery(stream=trace_stream(trace_id), limit=1)
+    first = EventQuery(stream=trace_stream(row.id), limit=1)
+    return next((event.body or {} for event in store.read(first)), {})
 
 
 def _summary(store: Store, row: Summary) -> TraceSummary:
@@ -354,11 +351,8 @@ def _shown(call: ToolCall | UdfCall) -> Json:
 
 
 def _both(one: Json, other: Json) -> DiffStep:
-    differs = [name for name in ("args", "result", "error") if not _same(one[name], other[name])]
+    parts = ("args", "result", "error")
+    differs = [name for name in parts if not identical(one[name], other[name])]
     return DiffStep(
         sign="~" if differs else " ", tool=one["tool"], differs=differs, one=one, other=other
     )
-
-
-def _same(one: Any, other: Any) -> bool:
-    return identical(one, other)

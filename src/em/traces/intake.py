@@ -336,7 +336,10 @@ class Incoming:
         event_id = f"{self.id}-{entry.suffix}"
         if entry.kind == "tool_call":
             self._intake.calls += 1
-            self._show(event_id, entry.body)
+            args = entry.body.get("args", {})
+            shown = outcome_of_call(args, entry.body.get("result"), entry.body.get("error"))
+            if shown is not None:  # a test run or a push
+                self._shown, self._shown_by, self._shown_args = shown, event_id, args
             if entry.is_open:
                 self._no_longer_open(entry)
             if entry.is_open and "id" in entry.body:
@@ -347,13 +350,6 @@ class Incoming:
             self._put(entry.suffix, entry.kind, entry.body, entry.at)
         elif event_id in self._there_open and not entry.is_open:
             self._ended(event_id, entry.body)
-
-    def _show(self, event_id: str, body: Json) -> None:
-        """Note what a call shows about the outcome, if it is a test run or a push."""
-        args = body.get("args", {})
-        shown = outcome_of_call(args, body.get("result"), body.get("error"))
-        if shown is not None:
-            self._shown, self._shown_by, self._shown_args = shown, event_id, args
 
     def _compare(self, event_id: str, body: Json) -> None:
         """Mark the trace incomplete if another call is stored under the key of this one."""
@@ -372,14 +368,14 @@ class Incoming:
     def _start(self) -> None:
         self._started = True
         body: Json = {"goal": self.goal or self._first_said, "input": self.input, "app": self.app}
-        if self._intake.source != "own":
-            body["source"] = self._intake.source
-        if self.parent:
-            body["parent"] = self.parent
-        if self.parent_call:
-            body["parent_call"] = self.parent_call
-        if self.tags:
-            body["tags"] = self.tags
+        source = self._intake.source
+        more = {
+            "source": source if source != "own" else None,
+            "parent": self.parent,
+            "parent_call": self.parent_call,
+            "tags": self.tags,
+        }
+        body |= {name: value for name, value in more.items() if value}
         self._put("0", "trace_started", body, self._began)
 
     def _put(self, suffix: str, kind: str, body: Json, at: datetime | None) -> None:
@@ -549,15 +545,13 @@ class Intake:
         own. Traces of before were named without the subject.
         """
         plain = digest(*parts)
-        if self._subject is None or self._owner(plain) == self._subject:
+        if self._subject is None:
+            return plain
+        first = EventQuery(stream=trace_stream(plain), limit=1)
+        found = [] if self.store is None else self.store.read(first)
+        if any(one.subject == self._subject for one in found):
             return plain
         return digest("subject", self._subject, *parts)
-
-    def _owner(self, trace_id: str) -> str | None:
-        if self.store is None:
-            return None
-        query = EventQuery(stream=trace_stream(trace_id), limit=1)
-        return next((event.subject for event in self.store.read(query)), None)
 
     def known_trace(self, key: str) -> Incoming | None:
         """Return the trace of this key, or None."""

@@ -154,25 +154,16 @@ class RecordedCall:
 
     def event(self) -> Call:
         """Return the call as an event of a trace."""
-        took = self.seconds * 1e3
+        shared: Json = {
+            "args": self.arguments,
+            "result": self.result,
+            "error": self.error,
+            "started_at": self.started_at,
+            "duration_ms": self.seconds * 1e3,
+        }
         if self.is_udf:
-            return UdfCall(
-                function=self.name,
-                args=self.arguments,
-                result=self.result,
-                error=self.error,
-                started_at=self.started_at,
-                duration_ms=took,
-            )
-        return ToolCall(
-            tool=self.name,
-            args=self.arguments,
-            result=self.result,
-            error=self.error,
-            started_at=self.started_at,
-            duration_ms=took,
-            effect=self.effect,
-        )
+            return UdfCall(function=self.name, **shared)
+        return ToolCall(tool=self.name, effect=self.effect, **shared)
 
 
 class MadeBefore(NamedTuple):
@@ -508,8 +499,10 @@ def _recorded(
 
     def begin(recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RecordedCall:
         recorder.declare(own, parameters())
-        # Before the call: it may change its arguments.
-        return RecordedCall(recorder, own, _by_name(signature, args, kwargs), effect, is_udf)
+        # As JSON before the call, which may change its arguments.
+        given = bound_by_name(signature, args, kwargs)
+        shown = {name: plain(value) for name, value in given.items()}
+        return RecordedCall(recorder, own, shown, effect, is_udf)
 
     if signature.is_async:
 
@@ -546,11 +539,6 @@ def name_of(function: Callable[..., Any]) -> str:
     """Return a function's name; of a callable object, its class's."""
     own: str = getattr(function, "__name__", type(function).__name__)
     return own
-
-
-def _by_name(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Json:
-    """Return arguments by name as JSON, as a routine will give them."""
-    return {name: plain(value) for name, value in bound_by_name(signature, args, kwargs).items()}
 
 
 def bound_by_name(

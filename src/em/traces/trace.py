@@ -391,10 +391,9 @@ class TranscriptRead(msgspec.Struct, frozen=True):
     traces: list[Json] = []
 
 
-_TYPE = "type"
-
-
 _HAPPENED = frozenset({"tool_call", "udf_call", "approval", "message"})
+_RESULT = ("result", "error", "duration_ms")
+"""The fields that complete a call when its result came later."""
 
 
 def trace_events(
@@ -411,20 +410,16 @@ def trace_events(
     """
     stream = trace_stream(trace_id)
     started: Json = {"goal": trace.mission.goal, "input": trace.mission.input_summary}
-    if trace.app:
-        started["app"] = trace.app
-    if trace.tools:
-        started["tools"] = dict(trace.tools)
-    if trace.tags:
-        started["tags"] = trace.tags
-    if trace.source != "own":
-        started["source"] = trace.source
-    if trace.parent:
-        started["parent"] = trace.parent
-    if trace.parent_call:
-        started["parent_call"] = trace.parent_call
-    if sources:
-        started["from_events"] = list(sources)
+    more = {
+        "app": trace.app,
+        "tools": dict(trace.tools),
+        "tags": trace.tags,
+        "source": trace.source if trace.source != "own" else None,
+        "parent": trace.parent,
+        "parent_call": trace.parent_call,
+        "from_events": list(sources),
+    }
+    started |= {name: value for name, value in more.items() if value}
     ended = end_of(
         trace.outcome,
         msgspec.to_builtins(trace.usage),
@@ -435,7 +430,7 @@ def trace_events(
     happened = [msgspec.to_builtins(event) for event in trace.events]
     bodies = [
         ("trace_started", started),
-        *((event.pop(_TYPE), event) for event in happened),
+        *((event.pop("type"), event) for event in happened),
         ("trace_ended", ended),
     ]
     return [
@@ -484,9 +479,10 @@ def kept_trace(events: Sequence[Event]) -> KeptTrace:
     happened: dict[str, Json] = {}
     for event in events:
         if event.kind in _HAPPENED and event.body is not None:
-            happened[event.id] = {**event.body, _TYPE: event.kind}
+            happened[event.id] = {**event.body, "type": event.kind}
         elif event.kind == "call_ended" and event.body is not None:
-            happened.get(event.body["call"], {}).update(_became(event.body))
+            result = {name: event.body[name] for name in _RESULT if name in event.body}
+            happened.get(event.body["call"], {}).update(result)
         elif event.kind == "trace_ended":
             ended = event.body or {}
         elif event.kind == "trace_labelled" and event.body is not None:
@@ -533,8 +529,3 @@ def label_event(kept: KeptTrace, outcome: Outcome, reason: str = "") -> Draft:
         subject=kept.subject,
         id=new_id(),
     )
-
-
-def _became(body: Json) -> Json:
-    """Return the fields that complete a call when its result came later."""
-    return {name: body[name] for name in ("result", "error", "duration_ms") if name in body}

@@ -26,7 +26,7 @@ from em.log.event import Draft, EventQuery, transcript_stream
 from em.store.protocol import Store
 from em.store.sqlite import is_open_here
 from em.traces.formats import Importer, Reader, importer_of, importers
-from em.traces.intake import BrokenPart, Intake, KnownTrace
+from em.traces.intake import ID_LENGTH, BrokenPart, Intake, KnownTrace
 from em.traces.trace import KeptTrace, Source
 from em.values.canonical import uncollected
 from em.values.files import BOM, open_file, open_without_waiting, path_to_text, shown
@@ -243,11 +243,7 @@ def find_shape(file: IO[bytes], name: str, format_: str | None = None) -> Shape:
         file.seek(start)
     if not is_document:
         samples = [value.value for value in first if not value.problem]
-    if importer is None:
-        importer = _find_importer(samples, name)
-    else:
-        _check_importer(importer, samples, name)
-    return Shape(importer, is_document)
+    return Shape(_chosen_importer(importer, samples, name), is_document)
 
 
 def refuse_compressed(start: bytes, name: str) -> None:
@@ -273,14 +269,24 @@ def _document(file: IO[bytes], name: str) -> tuple[bytes, Any, bool]:
     return whole, value, whole is not raw
 
 
-def _check_importer(importer: Importer, samples: Sequence[Any], name: str) -> None:
-    """Raise if a file is in another format than the named one, which would read nothing of it.
+def _chosen_importer(named: Importer | None, samples: Sequence[Any], name: str) -> Importer:
+    """Return the importer that the user named, else the one whose format most values have.
 
-    A file in no known format is read as its user says.
+    Raise if the file is in another format than the named one, which would read nothing of it. A
+    file in no known format is read as its user says.
     """
     votes = _votes(samples)
-    if votes and importer.name not in votes:
-        raise _other_format(importer.name, votes.most_common(1)[0][0], name)
+    if named is not None:
+        if votes and named.name not in votes:
+            raise _other_format(named.name, votes.most_common(1)[0][0], name)
+        return named
+    if not votes:
+        raise NoTranscript(
+            "the file is in no known format",
+            place=name,
+            fix="name the format with --format; `em import --help` lists them",
+        )
+    return importers()[votes.most_common(1)[0][0]]
 
 
 def _other_format(expected: str | None, found: str, name: str) -> NoTranscript:
@@ -289,17 +295,6 @@ def _other_format(expected: str | None, found: str, name: str) -> NoTranscript:
         place=name,
         fix=f"leave out --format, or give --format {found}",
     )
-
-
-def _find_importer(samples: Sequence[Any], name: str) -> Importer:
-    votes = _votes(samples)
-    if not votes:
-        raise NoTranscript(
-            "the file is in no known format",
-            place=name,
-            fix="name the format with --format; `em import --help` lists them",
-        )
-    return importers()[votes.most_common(1)[0][0]]
 
 
 def _votes(samples: Sequence[Any]) -> Counter[str]:
@@ -558,10 +553,11 @@ class FileState:
         self.size = self.modified = 0
         self.previous: dict[int, KnownTrace] = {}
         self.format, self.unchanged = "", False
-        name = "-" if self.path is None else _digest(str(self.path))
-        self.stream = transcript_stream(name)
         if self.path is None:
+            self.stream = transcript_stream("-")
             return
+        name = str(self.path).encode("utf-8", "surrogateescape")
+        self.stream = transcript_stream(hashlib.sha256(name).hexdigest()[:ID_LENGTH])
         self.look()
         query = EventQuery(stream=self.stream, kinds=["transcript_read"], limit=1, newest=True)
         for event in store.read(query):
@@ -597,10 +593,6 @@ class FileState:
             "traces": [one._asdict() for one in known.values()],
         }
         return Draft(stream=self.stream, kind="transcript_read", body=body)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:28]
 
 
 class FileImport:

@@ -8,7 +8,7 @@ another agent's is a sub-agent, with a trace of its own.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -27,7 +27,6 @@ from em.traces.formats._messages import (
 )
 from em.traces.intake import Incoming, Intake
 from em.traces.model_request import Called, Ended, Said
-from em.traces.trace import Outcome
 from em.values.canonical import Json
 
 Kind = Literal["tool", "llm", "agent", ""]
@@ -178,17 +177,14 @@ class _SpanTrace:
     def add_all(self) -> None:
         in_order: list[tuple[datetime, int, Callable[[], None]]] = []
         calls = self._calls_without_spans()
+        at_start: dict[Kind, Callable[[Span], None]] = {
+            "llm": self._hear, "tool": self._call, "agent": self._agent, "": self._unknown,
+        }  # fmt: skip
         for n, span in enumerate(self._spans):
-            start, end = span.start or _LAST, span.end or span.start or _LAST
+            in_order.append((span.start or _LAST, n, partial(at_start[span.kind], span)))
             if span.kind == "llm":
-                in_order.append((start, n, lambda span=span: self._hear(span)))  # type: ignore[misc]  # bound now, called later
-                in_order.append((end, n, lambda span=span: self._answer(span, calls)))  # type: ignore[misc]  # as above
-            elif span.kind == "tool":
-                in_order.append((start, n, lambda span=span: self._call(span)))  # type: ignore[misc]  # as above
-            elif span.kind == "agent":
-                in_order.append((start, n, lambda span=span: self._agent(span)))  # type: ignore[misc]  # as above
-            else:
-                in_order.append((start, n, lambda span=span: self._unknown(span)))  # type: ignore[misc]  # as above
+                end = span.end or span.start or _LAST
+                in_order.append((end, n, partial(self._answer, span, calls)))
         for _, _, add in sorted(in_order, key=lambda item: item[:2]):
             add()
         self._end()
@@ -203,7 +199,8 @@ class _SpanTrace:
     def _answer(self, span: Span, calls: dict[str, list[Called]]) -> None:
         trace = self._trace_of(span)
         if self._outermost_llm(span) is span:
-            tokens = span.tokens if span.tokens is not None else self._inner_tokens(span)
+            inner = (one.tokens for one in self._spans if one.parent == span.id and one.tokens)
+            tokens = next(inner, None) if span.tokens is None else span.tokens
             trace.spent(tokens, cost=span.cost)
         heard = Counter(span.heard)
         for one in span.answered:
@@ -296,17 +293,21 @@ class _SpanTrace:
 
     def _outermost_llm(self, span: Span) -> Span:
         """Return the outermost of the spans that have the same answer."""
-        found, up = span, self._by_id.get(span.parent)
-        seen = {span.id}
-        while up is not None and up.id not in seen:
-            seen.add(up.id)
-            found = up if up.kind == "llm" else found
-            up = self._by_id.get(up.parent) if up.kind in ("llm", "") else None
+        found = span
+        for up in self._above(span):
+            if up.kind == "llm":
+                found = up
+            elif up.kind:
+                break
         return found
 
-    def _inner_tokens(self, span: Span) -> int | None:
-        inner = [one.tokens for one in self._spans if one.parent == span.id and one.tokens]
-        return inner[0] if inner else None
+    def _above(self, span: Span) -> Iterator[Span]:
+        """Yield the spans around a span, from the inside out; in a circle, each once."""
+        seen, up = {span.id}, self._by_id.get(span.parent)
+        while up is not None and up.id not in seen:
+            seen.add(up.id)
+            yield up
+            up = self._by_id.get(up.parent)
 
     def _trace_of(self, span: Span) -> Incoming:
         agents = self._agents_above(span)
@@ -328,16 +329,7 @@ class _SpanTrace:
 
     def _agents_above(self, span: Span) -> list[Span]:
         """Return the agents above a span, outermost first; two spans of one agent count once."""
-        path, seen, up = (
-            [],
-            set[str](),
-            span if span.kind == "agent" else self._by_id.get(span.parent),
-        )
-        while up is not None and up.id not in seen:
-            seen.add(up.id)
-            if up.kind == "agent":
-                path.append(up)
-            up = self._by_id.get(up.parent)
+        path = [up for up in (span, *self._above(span)) if up.kind == "agent"]
         agents: list[Span] = []
         for agent in reversed(path):
             if not agents or _plain(agent.name) != _plain(agents[-1].name):
@@ -345,20 +337,15 @@ class _SpanTrace:
         return agents
 
     def _spawned_by(self, agent: Span) -> str | None:
-        up = self._by_id.get(agent.parent)
-        seen = {agent.id}
-        while up is not None and up.id not in seen and up.kind != "agent":
-            if up.kind == "tool":
-                return up.call_id or f"span {up.id}"
-            seen.add(up.id)
-            up = self._by_id.get(up.parent)
-        return None
+        up = next((up for up in self._above(agent) if up.kind in ("tool", "agent")), None)
+        return (up.call_id or f"span {up.id}") if up and up.kind == "tool" else None
 
     def _end(self) -> None:
         roots = [span for span in self._spans if span.parent not in self._by_id]
         main = self._traces.get(self._trace_id)
-        if main is not None and main.outcome == "unknown":
-            main.outcome = _outcome(roots)
+        failed = any(span.error is not None and not span.parent for span in roots)
+        if failed and main is not None and main.outcome == "unknown":
+            main.outcome = "failure"
         for key, trace in self._traces.items():
             if not trace.goal:
                 trace.goal = next((span.goal or span.name for span in roots), "")
@@ -370,26 +357,17 @@ def _plain(name: str) -> str:
     return name.lower().replace("-", "_").removeprefix("invoke_agent").strip(" _")
 
 
-def _outcome(roots: Sequence[Span]) -> Outcome:
-    return (
-        "failure"
-        if any(span.error is not None and not span.parent for span in roots)
-        else "unknown"
-    )
-
-
 def prompt_text(value: Any) -> str:
     """Return the user's request from an agent's input of any form."""
+    if not isinstance(value, dict | list):
+        return "" if value is None else text_or_json(value)
     if isinstance(value, dict):
         for name in ("task", "input", "question", "query", "prompt", "text", "content"):
             if isinstance(value.get(name), str):
                 return str(value[name])
-        texts, _, _ = read_messages(value.get("messages") or [])
-        return next((one.text for one in texts if one.role == "user"), "")
-    if isinstance(value, list):
-        texts, _, _ = read_messages(value)
-        return next((one.text for one in texts if one.role == "user"), "")
-    return value if isinstance(value, str) else "" if value is None else text_or_json(value)
+        value = value.get("messages") or []
+    texts, _, _ = read_messages(value)
+    return next((one.text for one in texts if one.role == "user"), "")
 
 
 _MODELS = frozenset({"chat", "text_completion", "generate_content", "completion", "responses"})
