@@ -965,7 +965,7 @@ def test_there_are_enough_pairs_and_each_has_its_name() -> None:
 
 def engine_around(pair: Pair, world: World, writes: list[Any]) -> Engine:
     """An engine around the agent of a pair, whose tools are decorated."""
-    engine = Engine()
+    engine = Engine(enough=1)
     tools = tools_of(world, writes, engine)
     signature = inspect.signature(pair.agent)
 

@@ -19,7 +19,7 @@ class Shop:
             "#W2002": {"status": "pending", "total": 80, "note": ""},
         }
         self.writes: list[Any] = []
-        self.engine = Engine(db, name="shop")
+        self.engine = Engine(db, name="shop", enough=1)
         get = self.engine.function(name="get_order")(lambda order_id: self.orders[order_id])
         cancel = self.engine.function(name="cancel_order", pre_check=check)(self.writes.append)
 

@@ -357,7 +357,7 @@ def test_forgetting_a_run_takes_its_behaviour_and_replays_along(
 
 def closing(store: Any, note: list[str]) -> tuple[Engine, list[str]]:
     """An agent that reads a note and closes a case; the tasks are about whom they name."""
-    engine = Engine(store, name="closing", subject=lambda given: given["who"])
+    engine = Engine(store, name="closing", enough=1, subject=lambda given: given["who"])
     read = engine.function(name="read_note")(lambda: {"note": note[0]})
     closed: list[str] = []
 

@@ -18,7 +18,7 @@ class Desk:
         self.writes: list[tuple[Any, ...]] = []
 
     def engine(self, agent: Callable[..., Any], check: Check[Any] | None = None) -> Engine:
-        engine = Engine(name="desk")
+        engine = Engine(name="desk", enough=1)
 
         def get_record(number: int = 1) -> Any:
             return self.record
@@ -208,7 +208,7 @@ def test_an_item_taken_by_its_position_may_depend_on_a_param(desk: Desk) -> None
 
 @pytest.mark.parametrize("name", ["stock", "check_stock", "order_status"])
 def test_a_tool_whose_effect_is_not_known_may_have_been_asked_something(name: str) -> None:
-    engine = Engine()
+    engine = Engine(enough=1)
     left, bought = [5], []
     stock = engine.function(name=name)(lambda item: left[0])
     buy = engine.function(name="buy")(bought.append)

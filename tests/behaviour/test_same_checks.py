@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from em import Engine, Memory, recorded_tool
+from em import Check, Engine, Memory, recorded_tool
 
 Rows = dict[str, Any]
 NAMES = ("Ada Moss", "Ben Ruiz", "Cora Vale", "Dov Katz", "Ela Norn", "Finn Hart")
@@ -148,3 +148,31 @@ def test_what_may_differ_is_written(way: Any, change: Any) -> None:
     world.rows = rows
     world.agent(**inputs)
     assert way(rows, inputs) == world.made
+
+
+def test_few_recordings_let_no_write_without_a_check_follow_what_is_new() -> None:
+    owed, paid, asked = {"ana": 30, "bo": 45, "cy": 20, "di": 75, "eve": 60}, list[Any](), []
+
+    def made(*, check: Check[Any] | None = None) -> Engine:
+        engine = Engine()
+        account = engine.function(name="account", effect="read")(lambda who: {"owed": owed[who]})
+        pay = engine.function(name="pay", pre_check=check)(
+            lambda who, sum: paid.append((who, sum))  # noqa: A006 - as the bank calls it
+        )
+
+        def agent(who: str) -> None:
+            asked.append(who)
+            pay(who, account(who)["owed"])
+
+        return engine.set_agent(agent)
+
+    engine = made()
+    for who in owed:
+        engine(who, params=["who"])
+    assert paid == [*owed.items()]
+    assert asked == ["ana", "bo", "cy", "di"]  # four recordings tell what is read from chance
+    asked.clear()
+    checked = made(check=Check(lambda: True, lambda now, then: now == then))
+    for who in owed:
+        checked(who, params=["who"])
+    assert asked == ["ana"]

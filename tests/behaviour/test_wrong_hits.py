@@ -31,7 +31,7 @@ def world() -> World:
 
 def engine_of(world: World, agent: Callable[..., Any], argument: str = "value") -> Engine:
     """An engine with a tool that gives what the world gives, and one that takes a value."""
-    engine = Engine()
+    engine = Engine(enough=1)
     get = engine.function(name="get")(lambda: world.gives)
     scope: dict[str, Any] = {"world": world}
     exec(f"def use({argument}): world.got.append({argument})", scope)
@@ -607,7 +607,7 @@ class Desk:
                     {"voucher": code, "state": "valid", "by": "pat"},
                 ],
             }
-        self.engine = engine = Engine()
+        self.engine = engine = Engine(enough=1)
         today = engine.function(name="today", effect="read")(lambda: {"day": self.day})
 
         @engine.function(effect="read")
@@ -730,7 +730,7 @@ def test_no_more_time_goes_by_than_recordings_ever_saw() -> None:
 def test_a_replay_asks_as_many_orders_of_dates_as_there_are_dates() -> None:
     counts = []
     for many in (3, 30):
-        engine = Engine()
+        engine = Engine(enough=1)
         record = {f"day_{n}": f"2031-01-{n + 1:02}" for n in range(many)}
         read = engine.function(name="read", effect="read")(lambda key, record=record: record)
         write = engine.function(name="write", effect="write")(lambda key: None)

@@ -73,6 +73,7 @@ class Engine:
     retire_after: failures in a row after which a behaviour is retired; 0 for never.
     budget, grace: a replay stops when it takes longer than `budget` times its recorded time plus
         `grace` seconds. The time is checked between steps: a call is never interrupted.
+    enough: recordings from which on a write without a check may follow results that are new.
     ttl: seconds (or a timedelta) after which a behaviour is no longer replayed.
     max_per_task, max_behaviours: how many to store; beyond that the least used, or the oldest,
         are retired.
@@ -90,6 +91,7 @@ class Engine:
         retire_after: int = 3,
         budget: float = 10.0,
         grace: float = 1.0,
+        enough: int = 4,
         ttl: float | timedelta | None = None,
         max_per_task: int | None = 128,
         max_behaviours: int | None = None,
@@ -105,6 +107,7 @@ class Engine:
         self.retire_after = retire_after
         self.budget = budget
         self.grace = grace
+        self.enough = enough
         self.ttl = timedelta(seconds=ttl) if isinstance(ttl, int | float) else ttl
         self.max_per_task = max_per_task
         self.max_behaviours = max_behaviours

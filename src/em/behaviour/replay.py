@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -21,7 +21,7 @@ from em.behaviour.codec import NotEncodable, copy, decode, encode, is_lazy, snap
 from em.behaviour.lesson import HANDLE, Course, handle_of
 from em.behaviour.likeness import Returned, difference
 from em.behaviour.result import Done, short
-from em.behaviour.tool import Bound, Contexts, EngineTool
+from em.behaviour.tool import Bound, EngineTool
 from em.behaviour.way import RETURN, Sight, Spot, Tape, Way
 from em.errors import EmError
 from em.runner.drivers import Consult, Effects
@@ -30,6 +30,9 @@ from em.runner.run import did_not_happen
 from em.traces.recorder import error_text
 from em.values.canonical import Json, identical, same
 from em.values.leaves import leaves
+
+if TYPE_CHECKING:
+    from em.behaviour.engine import Engine
 
 FAILURES = (EmError, ValueError, TypeError, LookupError)
 """What evaluating an expression raises if a value is not there."""
@@ -83,9 +86,7 @@ class Replay:
         lessons: Callable[[], Sequence[tuple[Way, int]]],
         are_all: bool,
         inputs: Json,
-        tools: Mapping[str, EngineTool],
-        contexts: Contexts,
-        budget: tuple[float, float],
+        engine: "Engine",
     ) -> None:
         """Take the ways that may be replayed, each with its behaviours as bits.
 
@@ -94,8 +95,9 @@ class Replay:
         """
         self._tapes, self._lessons, self._are_all = tapes, lessons, are_all
         self._inputs = inputs
-        self._tools, self._contexts = tools, contexts
-        self._factor, self._grace = budget
+        self._tools, self._contexts = engine.tools, engine.contexts
+        self._factor, self._grace = engine.budget, engine.grace
+        self._enough = engine.enough
         self.taken: list[Made] = []
         self.done: list[Done] = []
         self.failed: Done | None = None
@@ -277,7 +279,26 @@ class Replay:
             if not found:
                 self._refused_call = made
             return found
-        return self._parted(way, mask, step) if made.number < 0 else mask
+        if made.number >= 0:
+            return mask
+        if made.tool.writes and self._is_guess(way):
+            why = (
+                f"what was read before step {len(self.taken) + 1} ({made.tool.name}) is new, and"
+                f" {len(way.stored)} recordings show too little: {self._enough} are needed"
+            )
+            return self._refuse(way, mask, "value", why)
+        return self._parted(way, mask, step)
+
+    def _is_guess(self, way: Way) -> bool:
+        """Whether a first write would rest on results that few recordings explain.
+
+        Relations between what is read need several recordings to be told from chance. Nobody reads
+        a behaviour's routine, and what a replay did teaches nothing.
+        """
+        if way.taught is None or len(way.stored) >= self._enough:
+            return False
+        is_first = not any(one.tool.writes for one in self.taken)
+        return is_first and bool(self.taken) and not way.exact(self.taken)
 
     def _parted(self, way: Way, mask: int, step: Any) -> int:
         """Return the behaviours that may go on where another way goes on in another manner.

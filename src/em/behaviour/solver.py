@@ -68,8 +68,7 @@ class Solver:
         tapes = _with_masks(same, usable)
         are_all = sum(mask.bit_count() for _, mask in tapes) == len(usable)
         lessons = functools.partial(self._lessons, task.key, known, usable)
-        budget = (engine.budget, engine.grace)
-        replay = Replay(tapes, lessons, are_all, given, engine.tools, engine.contexts, budget)
+        replay = Replay(tapes, lessons, are_all, given, engine)
         if (yield from self._replaying(task, replay)):
             return (yield from self._hit(task, replay))
         self._reason = replay.reason or "no behaviour was recorded with these params"
