@@ -571,10 +571,6 @@ class Intake:
         if self.store is None or not any(self.store.read(EventQuery(ids=(event_id,)))):
             self.put(draft, None)
 
-    def refuse(self, error: InputError) -> None:
-        """Report an invalid value; the rest of the file is imported."""
-        self.add_problem(error.place or self.place, error.message)
-
     def add_problem(self, place: str, message: str) -> None:
         """Report a part that could not be imported. The first ones are named, all are counted."""
         self.broken += 1

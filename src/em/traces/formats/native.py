@@ -6,7 +6,7 @@ import msgspec
 
 from em.errors import InputError
 from em.traces.formats import Importer, Reader
-from em.traces.trace import Approval, Message, ToolCall, UdfCall, read_trace
+from em.traces.trace import read_trace
 
 NAME = "native"
 
@@ -24,7 +24,7 @@ class _Reader(Reader):
         try:
             trace = read_trace(msgspec.json.encode(value), self.intake.place)
         except InputError as error:
-            self.intake.refuse(error)
+            self.intake.add_problem(error.place or self.intake.place, error.message)
             return
         incoming = self.intake.nameless(**{"name": NAME, **trace.app})
         incoming.goal, incoming.input = trace.mission.goal, trace.mission.input_summary
@@ -35,13 +35,9 @@ class _Reader(Reader):
             name: amount for name, amount in msgspec.to_builtins(trace.usage).items() if amount
         }
         for event in trace.events:
-            _add(incoming, event)
+            body = msgspec.to_builtins(event)
+            incoming.add(body.pop("type"), body)
         incoming.close()
-
-
-def _add(incoming: Any, event: ToolCall | UdfCall | Approval | Message) -> None:
-    body = msgspec.to_builtins(event)
-    incoming.add(body.pop("type"), body)
 
 
 IMPORTER = Importer(

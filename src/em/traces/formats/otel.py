@@ -4,7 +4,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
 
-from em.traces.formats._messages import when
+from em.traces.formats._messages import first_of, when
 from em.traces.formats._spans import Span, span_from, span_importer
 from em.values.canonical import Json
 
@@ -41,7 +41,7 @@ def _is_otel(value: Any) -> bool:
 def spans_of(value: Any) -> Iterator[Span]:
     """Yield the spans of an export, of a line of one, or one span of the SDK."""
     if _is_sdk_span(value):
-        yield _sdk_span(value)
+        yield _span(value)
         return
     for resource in _resources(value):
         for name in _SCOPES:
@@ -51,44 +51,25 @@ def spans_of(value: Any) -> Iterator[Span]:
 
 
 def _span(span: Json) -> Span:
+    """Read a span of OTLP, or one of the SDK, whose ids are in its `context`."""
+    ids = span["context"] if _is_sdk_span(span) else span
     given = span.get("status")
     status: Json = given if isinstance(given, dict) else {}
     events = [
         (str(event.get("name")), _attributes(event.get("attributes")))
         for event in span.get("events") or ()
     ]
-    failed = status.get("code") in _FAILED
+    failed = first_of(status, ("code", "status_code")) in _FAILED
+    message = str(first_of(status, ("message", "description")) or "")
     return span_from(
         _attributes(span.get("attributes")),
-        trace=_id(span.get("traceId", span.get("trace_id"))),
-        own=_id(span.get("spanId", span.get("span_id"))),
-        parent=_id(span.get("parentSpanId", span.get("parent_span_id"))),
+        trace=_id(first_of(ids, ("traceId", "trace_id"))),
+        own=_id(first_of(ids, ("spanId", "span_id"))),
+        parent=_id(first_of(span, ("parentSpanId", "parent_span_id", "parent_id"))),
         name=str(span.get("name", "")),
-        start=when(span.get("startTimeUnixNano", span.get("start_time_unix_nano"))),
-        end=when(span.get("endTimeUnixNano", span.get("end_time_unix_nano"))),
-        error=_error(str(status.get("message") or ""), events) if failed else None,
-        events=events,
-        raw=span,
-    )
-
-
-def _sdk_span(span: Json) -> Span:
-    given = span.get("status")
-    status: Json = given if isinstance(given, dict) else {}
-    events = [
-        (str(event.get("name")), dict(event.get("attributes") or {}))
-        for event in span.get("events") or ()
-    ]
-    failed = status.get("status_code") in _FAILED
-    return span_from(
-        dict(span.get("attributes") or {}),
-        trace=_id(span["context"].get("trace_id")),
-        own=_id(span["context"].get("span_id")),
-        parent=_id(span.get("parent_id")),
-        name=str(span.get("name", "")),
-        start=when(span.get("start_time")),
-        end=when(span.get("end_time")),
-        error=_error(str(status.get("description") or ""), events) if failed else None,
+        start=when(first_of(span, ("startTimeUnixNano", "start_time_unix_nano", "start_time"))),
+        end=when(first_of(span, ("endTimeUnixNano", "end_time_unix_nano", "end_time"))),
+        error=_error(message, events) if failed else None,
         events=events,
         raw=span,
     )

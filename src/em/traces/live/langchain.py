@@ -57,8 +57,10 @@ class EmCallbackHandler(BaseCallbackHandler):
         self._end(run_id, output=_final(outputs))
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **_more: Any) -> None:
-        """End the span of a chain that raised."""
+        """End the span of a chain, a tool call or a model that raised."""
         self._end(run_id, error=f"{type(error).__name__}: {error}")
+
+    on_tool_error = on_llm_error = on_chain_error
 
     def on_tool_start(
         self, serialized: Any, input_str: str, *, run_id: UUID, parent_run_id: UUID | None = None,
@@ -80,10 +82,6 @@ class EmCallbackHandler(BaseCallbackHandler):
             self._end(run_id, error=text if failed else None, result=value)
         else:
             self._end(run_id, result=as_value(message))
-
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_more: Any) -> None:
-        """End the span of a tool call that raised."""
-        self._end(run_id, error=f"{type(error).__name__}: {error}")
 
     def on_chat_model_start(
         self, serialized: Any, messages: Sequence[Sequence[Any]], *, run_id: UUID,
@@ -111,10 +109,6 @@ class EmCallbackHandler(BaseCallbackHandler):
             span.answer(*read_messages(_plain(given)))
             span.tokens = _tokens(given)
         self._end(run_id)
-
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **_more: Any) -> None:
-        """End the span of a model that raised."""
-        self._end(run_id, error=f"{type(error).__name__}: {error}")
 
     def _begin(self, run_id: UUID, parent: UUID | None, name: str) -> Span:
         with self._lock:
