@@ -32,6 +32,10 @@ def _bill(n: int) -> Row:
         "signed": {"by": NAMES[n % 7], "round": 2 + n % 5},
         "round": 2 + n % 5,
         "copies": len(lines),
+        "trips": [
+            {"miles": 40 + 3 * n + k, "by": NAMES[(3 * n + k + 2) % 7]}
+            for k in range(1 + (n > 1) + n % 2)
+        ],
         "address": {"street": f"Lane {n}"} | ({"floor": n} if n % 2 else {}),
     }
 
@@ -46,6 +50,8 @@ def _firm(n: int) -> Row:
         "price": 2.25 + n,
         "worth": round((3 + 2 * n) * (2.25 + n), 2),
         "weight": f"{12 + 3 * n} kg",
+        "most_miles": 50 + 5 * n,
+        "crew": [NAMES[(3 * n + k + 2) % 7] for k in range(1 + (n > 1) + n % 2)],
     }
 
 
@@ -135,6 +141,8 @@ def _run(memory_and_routine: Any, change: Callable[[Desk], object]) -> tuple[str
         pytest.param(lambda d: d.bill["signed"].update(by="Hal Orr"), id="signed by another"),
         pytest.param(lambda d: d.bill.update(round=5), id="an older round"),
         pytest.param(lambda d: d.bill.update(copies=2), id="a copy too few"),
+        pytest.param(lambda d: d.bill["trips"][-1].update(miles=99), id="one is above the limit"),
+        pytest.param(lambda d: d.bill["trips"][0].update(by="Hal Orr"), id="one of no crew"),
         pytest.param(lambda d: d.bill["drug"].update(code="X7"), id="a code of another form"),
         pytest.param(lambda d: d.bill["signed"].update(revoked=True), id="a new field inside"),
     ],
@@ -157,6 +165,14 @@ def test_what_a_list_or_text_says_otherwise_hands_over(
         pytest.param(
             lambda d: d.bill.update(clerk="Hal Orr", signed={"by": "Hal Orr", "round": 9}, round=9),
             id="another clerk in another round",
+        ),
+        pytest.param(lambda d: d.firm.update(most_miles=70), id="another limit"),
+        pytest.param(
+            lambda d: (
+                d.bill["trips"][0].update(by="Hal Orr", miles=44),
+                d.firm["crew"].__setitem__(0, "Hal Orr"),
+            ),
+            id="another crew",
         ),
         pytest.param(lambda d: d.bill["drug"].update(name="D. aspera"), id="another name"),
         pytest.param(

@@ -486,6 +486,10 @@ def _equalities(situations: Sequence[Situation]) -> Found:
         found = equal_text(text, other_text, pairs)
         named = NAMED_ALIKE if are_named_alike(text, other_text) else 0.0
         bits = _bits_of_equality(pairs, is_one_record=len(holders) == 1) + named
+        if len(holders) == 1:
+            # Of one record fewer pairs were tried than of all that is known.
+            beside = sum(one.holder in holders for one in values[0].values())
+            bits += tried - math.log2(1 + beside**2 / 2)
         if found and bits - tried >= ENOUGH_TO_CHECK:
             told[other_text] = told.setdefault(text, text)
             yield found, pairs
@@ -550,6 +554,9 @@ def _orders(situations: Sequence[Situation]) -> Found:
         is_count = text.endswith(LENGTH) or other_text.endswith(LENGTH)
         if is_count and not all(type(one.value) is type(other.value) is int for one, other in rows):
             continue  # only a whole number limits how many there may be
+        is_inside = _EVERY in text + other_text and is_number(rows[0][0].value)
+        if is_inside and not (_share_a_word(rows[0]) and _vary(_as_pairs(rows))):
+            continue  # the limit of the numbers in a list is named as they are
         pairs = _as_pairs(rows)
         tried = math.log2(1 + families[(text in inputs) + (other_text in inputs)])
         if not {text, other_text} & {*inputs}:

@@ -64,7 +64,9 @@ class Said(NamedTuple):
     @property
     def words(self) -> set[str]:
         """The words of the field's name."""
-        found = re.split(r"[^a-z]+", self.text.removesuffix(LENGTH).rpartition(".")[2].lower())
+        column = _EXTREME.fullmatch(self.text)
+        name = column[2] if column else self.text.removesuffix(LENGTH).rpartition(".")[2]
+        found = re.split(r"[^a-z]+", name.lower())
         return {word for word in found if len(word) > 2}
 
 
@@ -149,7 +151,7 @@ def _is_filled(text: str) -> str:
     return f"({found[1]}{LENGTH}) > 0" if found else ""
 
 
-_EXTREME = re.compile(r'\(every\((.*), "[^"]*"\) \| (?:min|max)\)')
+_EXTREME = re.compile(r'\(every\((.*), "([^"]*)"\) \| (?:min|max)\)')
 
 
 def _derived(situation: Situation) -> Iterator[Said]:
@@ -185,10 +187,13 @@ def _of_lists(known: Known) -> Iterator[tuple[str, Any]]:
             args = "".join(f", {json.dumps(name)}" for name in names)
             yield f"sum_of({text}{args})", sum_of(items, *names)
         for name in items[0] if items and all(isinstance(one, dict) for one in items) else ():
-            dates = [one.get(name) for one in items]
-            if all(map(is_date, dates)) and name.isidentifier():
-                yield f'(every({text}, "{name}") | min)', min(dates)
-                yield f'(every({text}, "{name}") | max)', max(dates)
+            column = [one.get(name) for one in items]
+            is_each = all(map(is_date, column)) or all(map(is_number, column))
+            if is_each and name.isidentifier():
+                yield f'(every({text}, "{name}") | min)', min(column)
+                yield f'(every({text}, "{name}") | max)', max(column)
+            elif all(isinstance(one, str) for one in column) and name.isidentifier():
+                yield f'every({text}, "{name}")', column
 
 
 def _lists(value: Any, place: Place = ()) -> Iterator[tuple[Place, list[Any]]]:
