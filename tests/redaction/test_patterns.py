@@ -178,3 +178,13 @@ def test_names_in_code_are_not_random(name: str) -> None:
 )
 def test_what_stands_near_a_word_that_only_ends_like_a_name_is_left_alone(text: str) -> None:
     assert Redactor().text(text) == text
+
+
+@pytest.mark.parametrize("sign", ["", "Q", "-", "_"])
+def test_a_digest_beside_its_algorithm_is_no_key(sign: str) -> None:
+    digest = f"zuuue4knoyJ{sign}UwPPXg8ab12cdefghijklmnopqrstuvwx12"
+    for text in (
+        f"requests/api.py,sha256={digest},6449",
+        f'"integrity": "sha512-{digest}{digest}=="',
+    ):
+        assert Redactor().value(text) == text
