@@ -32,6 +32,7 @@ def _bill(n: int) -> Row:
         "signed": {"by": NAMES[n % 7], "round": 2 + n % 5},
         "round": 2 + n % 5,
         "copies": len(lines),
+        "witness": NAMES[(n + 3) % 7],
         "trips": [
             {"miles": 40 + 3 * n + k, "by": NAMES[(3 * n + k + 2) % 7]}
             for k in range(1 + (n > 1) + n % 2)
@@ -143,6 +144,7 @@ def _run(memory_and_routine: Any, change: Callable[[Desk], object]) -> tuple[str
         pytest.param(lambda d: d.bill.update(copies=2), id="a copy too few"),
         pytest.param(lambda d: d.bill["trips"][-1].update(miles=99), id="one is above the limit"),
         pytest.param(lambda d: d.bill["trips"][0].update(by="Hal Orr"), id="one of no crew"),
+        pytest.param(lambda d: d.bill.update(witness=d.bill["clerk"]), id="one person is both"),
         pytest.param(lambda d: d.bill["drug"].update(code="X7"), id="a code of another form"),
         pytest.param(lambda d: d.bill["signed"].update(revoked=True), id="a new field inside"),
     ],
@@ -174,6 +176,7 @@ def test_what_a_list_or_text_says_otherwise_hands_over(
             ),
             id="another crew",
         ),
+        pytest.param(lambda d: d.bill.update(witness="Hal Orr"), id="another witness"),
         pytest.param(lambda d: d.bill["drug"].update(name="D. aspera"), id="another name"),
         pytest.param(
             lambda d: d.bill["address"].update(floor=2, gate="B"), id="fields that come and go"

@@ -28,7 +28,7 @@ from em.compiler.evidence import (
 )
 from em.compiler.example import Example, Read, Role, Turn
 from em.compiler.explanation import SHARE
-from em.compiler.facts import pattern_of
+from em.compiler.facts import has_parts, pattern_of
 from em.compiler.memberships import all_are, lists_of, memberships, mentions
 from em.compiler.places import (
     ELEMENT,
@@ -918,6 +918,33 @@ def _differences(situations: Sequence[Situation]) -> Found:
             yield f"{text} != {other_text}", pairs
 
 
+def _never_alike(situations: Sequence[Situation]) -> Found:
+    """Yield that two names or ids of a look, beside each other in a record, never were the same."""
+    facts: dict[tuple[str, str], list[Pair]] = defaultdict(list)
+    for situation in situations if len(situations) >= ENOUGH_VARIED else ():
+        for known in situation.known if not situation.own else ():
+            texts = [(text, one) for text, one in fields(known) if isinstance(one, str)]
+            for (text, one), (other_text, other) in combinations(texts, 2):
+                is_beside = text.rpartition(".")[0] == other_text.rpartition(".")[0]
+                if is_beside and not known.when and _look(one) and _look(one) == _look(other):
+                    facts[text, other_text].append(Pair(one, other, ()))
+    for (text, other_text), pairs in facts.items():
+        columns = [
+            {bare(one) for one in each} for each in zip(*(o[:2] for o in pairs), strict=True)
+        ]
+        is_varied = all(len(one) >= ENOUGH_TO_ACT for one in columns)
+        is_always = len(pairs) == len(situations) and is_varied
+        if is_always and not any(same(pair.one, pair.other) for pair in pairs):
+            yield f"{text} != {other_text}", pairs
+
+
+def _look(text: str) -> str:
+    """Return the look of an id or of a name of several words; "" for other texts."""
+    if is_code(text):
+        return "" if is_date(text) or has_parts(text) else re.sub("[0-9]+", "0", text)
+    return " " if is_word(text) and text.istitle() and has_parts(text) else ""
+
+
 def _unlike(situations: Sequence[Situation]) -> Found:
     """Yield that no identifier stands twice in a list, of which several had some."""
     facts: dict[str, list[Pair]] = defaultdict(list)
@@ -960,6 +987,7 @@ _RELATIONS = (
     mentions,
     _absences,
     _differences,
+    _never_alike,
     _unlike,
 )
 
