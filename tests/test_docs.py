@@ -262,6 +262,9 @@ def test_the_demo_does_two_kinds_of_task_and_hands_one_over() -> None:
     assert "handed over, nothing was done: `order.status`" in told
     table = {line[:14].strip(): line[14:].split() for line in lines if line[:1].islower()}
     assert (table["calls"], table["model calls"]) == (["3", "3"], ["4", "0"])
+    suggested = [line.partition("em.db ")[2].split()[0] for line in lines if "em.db " in line]
+    assert len(suggested) == 2
+    assert {*suggested} <= {*COMMANDS}
     assert table["tokens"] == ["4,600", "0"]
 
 

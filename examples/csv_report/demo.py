@@ -131,7 +131,7 @@ def main() -> None:
     print("The agent here is a script: a model's own time comes on top of its seconds.")
     print(f"\nLook at {routine / 'routine.yaml'}; the log is {(WORK / 'em.db').resolve()}")
     command = os.path.relpath(Path(sys.executable).with_name("em"))
-    print(f"See it in a browser: {command} --db {WORK / 'em.db'} ui")
+    print(f"See it in a browser: {command} --db {WORK / 'em.db'} serve --open")
     print("The page is http://127.0.0.1:8765/ui then.")
     server.shutdown()
 

@@ -103,7 +103,7 @@ def main() -> None:
     print(f"The model is a script, made to take {SECONDS} s, {TOKENS:,} tokens and ${USD} a call.")
     command = os.path.relpath(Path(sys.executable).with_name("em"))
     print(f"\nRead a routine:         {command} --db {WORK / 'em.db'} routine show cancel_order")
-    print(f"See it in a browser:    {command} --db {WORK / 'em.db'} ui")
+    print(f"See it in a browser:    {command} --db {WORK / 'em.db'} serve --open")
 
 
 if __name__ == "__main__":
