@@ -55,13 +55,14 @@ _OPERATORS: dict[type[nodes.Node], str] = {
 }  # fmt: skip
 _FILTERS: dict[str, Sequence[str]] = {
     "string": ["str({})"], "length": ["len({})"], "float": ["float({})"], "sum": ["sum({})"],
+    "min": ["min({})"], "max": ["max({})"],
     "lower": ["str({}).lower()"], "upper": ["str({}).upper()"], "trim": ["str({}).strip()"],
     "capitalize": ["str({}).capitalize()"], "round": ["round({}, {})", "0"],
     "join": ["{1}.join(map(str, {0}))", "''"],
 }  # fmt: skip
 """Filters as Python; one that takes an argument also has its default."""
 _RESERVED = {
-    *PRELUDE, *COPIED, *_BUILTINS, *"str len float sum round map tools Any".split(),
+    *PRELUDE, *COPIED, *_BUILTINS, *"str len float sum min max round map tools Any".split(),
 }  # fmt: skip
 _TYPES = {
     "string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list",
