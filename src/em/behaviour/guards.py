@@ -79,7 +79,7 @@ def uses_in(routine: Json) -> Iterator[Use]:
 def pinned(
     routine: Json, behaviours: Sequence[Behaviour], constants: Collection[Any]
 ) -> dict[str, Json]:
-    """Return what params must be of which nobody knows what another value would do.
+    """Return the checks of params whose other values may have unknown effects.
 
     constants: the values in writes without a check that nothing explains.
     """
@@ -114,7 +114,7 @@ def _is_stated(value: Any, stated: Json, task: Any) -> bool:
 
 
 def _is_unclear(name: str, had: Sequence[Any], uses: Sequence[Use], inputs: Json) -> bool:
-    """Return whether nobody knows what another value of a param would do."""
+    """Return whether another value of a param may have an unknown effect."""
     value = had[-1]
     # An input of equal value is the param too, so following any of them is enough.
     alike = {name}

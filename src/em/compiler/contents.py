@@ -213,7 +213,7 @@ def _written_ids(examples: Sequence[Example]) -> Iterator[tuple[str, list[Any]]]
 
 
 def _shown_ids(examples: Sequence[Example]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the ids of records of which a part was written that no input has."""
+    """Yield the ids of records with a written part that no input has."""
     found: dict[Shown, list[Any]] = defaultdict(list)
     for example in examples:
         used = [value for write in example.writes for _, _, value in walk(write.args)]

@@ -36,7 +36,7 @@ MOST_GLUE = 12
 MOST_LISTED = 200
 """Elements of a list that is looked for in a text."""
 ENOUGH_DIGITS = 3
-"""Digits from which on a sum in a text is no chance."""
+"""Digits that a sum in a text needs, so that it is not there by chance."""
 STRING = r'("(?:[^"\\]|\\.)*")'
 _JOINED = re.compile(rf"{VALUE}(?:\[:-1\])? \| join\({STRING}\)(?: ~ {STRING} ~ {VALUE}\[-1\])?")
 PLAIN_NUMBER = f"{VALUE} | string"
@@ -249,7 +249,7 @@ def _rounded(values: list[Any]) -> str:
 
 
 def totals_in(items: list[Any], text: str) -> Iterator[tuple[str, str]]:
-    """Yield the sums of a list that stand in a text with so many digits that it is no chance."""
+    """Yield the sums of a list that stand in a text and have enough digits to be no accident."""
     for expression in totals_of(items):
         if expression == COUNT:
             continue

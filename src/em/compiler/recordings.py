@@ -614,7 +614,7 @@ def _joined(learnt: Any, declared: Any) -> Any:
 
 
 def _is_free(learnt: Json, declared: Json) -> bool:
-    """Return whether recorded words are names, of which a described text may have any other."""
+    """Return whether recorded words are names, so that another name may stand in their place."""
     said = str(declared.get("description", "")).casefold()
     is_limited = declared.keys() & {"enum", "pattern", "format"}
     words = [str(one) for one in learnt.get("enum", ())]

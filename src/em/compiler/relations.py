@@ -520,7 +520,7 @@ def _may_be_equal(value: Any) -> bool:
 
 
 def _vary(pairs: Sequence[Pair]) -> bool:
-    """Return whether enough recordings have so many values that it is no chance what they share."""
+    """Return whether enough recordings have enough different values to rule out chance."""
     return len(pairs) >= ENOUGH_VARIED and len({bare(pair.one) for pair in pairs}) >= FEWEST_VARIED
 
 

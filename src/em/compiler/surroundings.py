@@ -58,7 +58,7 @@ def contexts(texts: Sequence[str], parts: Sequence[str]) -> Iterator[Context]:
 
 
 def successions(texts: Sequence[str], numbers: Sequence[str]) -> Iterator[Context]:
-    """Yield the contexts of numbers in the texts of which these are the next ones."""
+    """Yield the contexts in which the texts have the numbers just before these."""
     places = [
         [*_places(text, str(int(one) - 1).zfill(len(one)))][:MOST_LINES]
         for text, one in zip(texts, numbers, strict=True)

@@ -161,7 +161,7 @@ def _parsed(text: str, place: str) -> Iterator[nodes.Node]:
 
 
 class _Printer:
-    """Prints one expression: everything in brackets, of which Python leaves those it needs."""
+    """Prints one expression in full brackets; `ast.unparse` then drops the needless ones."""
 
     def __init__(self, place: str, names: Names) -> None:
         self._place, self._names = place, names
@@ -247,7 +247,7 @@ class _Printer:
             parts.insert(0, key)
             node = node.node
         if not isinstance(node, nodes.Name):
-            raise self._problem("`given` of something that is no reference")
+            raise self._problem("`given` of something other than an input or a part of one")
         return f"given({', '.join([self._names.variable(node.name), *parts])})"
 
     def _problem(self, what: str) -> ExportError:
